@@ -15,13 +15,13 @@ import (
 // restore reads which numbers a former process gave to ends and segments, so
 // that learned entries and cached decisions stay true.
 func (d *Datapath) restore() error {
-	d.numbers.vports = make([]bpfVport, d.prog.objs.Vports.MaxEntries())
-	d.numbers.segments = make([]bpfSegment, d.prog.objs.Segments.MaxEntries())
+	d.numbers.vports = make([]bpfVport, d.numbers.maps.Vports.MaxEntries())
+	d.numbers.segments = make([]bpfSegment, d.numbers.maps.Segments.MaxEntries())
 	d.numbers.names = newNames()
-	if err := readArray(d.prog.objs.Vports, d.numbers.vports); err != nil {
+	if err := readArray(d.numbers.maps.Vports, d.numbers.vports); err != nil {
 		return err
 	}
-	if err := readArray(d.prog.objs.Segments, d.numbers.segments); err != nil {
+	if err := readArray(d.numbers.maps.Segments, d.numbers.segments); err != nil {
 		return err
 	}
 	if err := d.Firewall.restoreRules(); err != nil {
@@ -152,7 +152,7 @@ func (d *Datapath) bring(t fib.Tables) error {
 		p.touchAll(d.numbers)
 	}
 	unwritten, err := d.write(p)
-	if err := errors.Join(err, d.Limits.writeLimits(t), d.Clock.changed()); err != nil {
+	if err := errors.Join(err, d.Limits.writeLimits(t), d.Changes.changed()); err != nil {
 		return errors.Join(unwritten, err)
 	}
 	d.newFDB, d.Firewall.stale = false, false
@@ -243,20 +243,20 @@ func findSlot[V any](slots []V, match func(uint32, V) bool) (uint32, bool) {
 	return 0, false
 }
 
-func (fo *Ports) writeVports(t fib.Tables, p *plan) error {
+func (po *Ports) writeVports(t fib.Tables, p *plan) error {
 	for _, port := range t.Ports {
-		segment, ok := fo.numbers.names.segIDs[port.Segment]
+		segment, ok := po.numbers.names.segIDs[port.Segment]
 		if !ok {
 			return fmt.Errorf("port %s: there is no segment %q", port.Name, port.Segment)
 		}
-		id := fo.numbers.names.portIDs[port.Name]
+		id := po.numbers.names.portIDs[port.Name]
 		vport := portVport(port, segment)
-		vport.Flags = fo.loopFlag(port.Name, vport.Flags)
+		vport.Flags = po.loopFlag(port.Name, vport.Flags)
 		leaveBy(&vport, p)
 		if t.Firewall != nil && !port.Uplink {
-			fo.firewall.guard(id, &vport, p)
+			po.firewall.guard(id, &vport, p)
 		}
-		if err := fo.putVport(id, vport); err != nil {
+		if err := po.putVport(id, vport); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
 		p.ports[bpfPortKey{Ifindex: vport.Ifindex, Vlan: uint32(port.VLAN)}] = id
@@ -267,26 +267,26 @@ func (fo *Ports) writeVports(t fib.Tables, p *plan) error {
 		p.addMember(segment, id)
 		p.allow(id, port.Allowed)
 	}
-	return fo.writeTEPs(t, p)
+	return po.writeTEPs(t, p)
 }
 
-func (fo *Ports) writeTEPs(t fib.Tables, p *plan) error {
+func (po *Ports) writeTEPs(t fib.Tables, p *plan) error {
 	paths := make(map[netip.Addr]int)
 	for _, tep := range t.TEPs {
 		paths[edgeOf(tep)]++
 	}
 	for _, tep := range t.TEPs {
-		pair := fo.numbers.pair(tep)
-		id := fo.numbers.names.pathIDs[pair]
+		pair := po.numbers.pair(tep)
+		id := po.numbers.names.pathIDs[pair]
 		key := bpfPathKey{}
 		key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
 		p.teps[key] = id
-		vport := fo.tepVport(tep)
+		vport := po.tepVport(tep)
 		leaveBy(&vport, p)
 		if paths[edgeOf(tep)] > 1 {
 			vport.Flags |= bpfVportFlagsVPORT_MULTIPATH
 		}
-		if err := fo.putVport(id, vport); err != nil {
+		if err := po.putVport(id, vport); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
@@ -349,8 +349,8 @@ func prefixLen(p netip.Prefix) uint32 {
 	return uint32(32 + p.Bits())
 }
 
-func (fo *Ports) tepVport(t fib.TEP) bpfVport {
-	local := fo.numbers.pair(t).Local
+func (po *Ports) tepVport(t fib.TEP) bpfVport {
+	local := po.numbers.pair(t).Local
 	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
 	vport.Addr.W, vport.Local.W = wireAddr(t.Addr), wireAddr(local)
 	if t.Down {
@@ -364,16 +364,16 @@ func (fo *Ports) tepVport(t fib.TEP) bpfVport {
 }
 
 // putVport writes an end when it differs from what the map holds.
-func (fo *Ports) putVport(id uint32, vport bpfVport) error {
+func (po *Ports) putVport(id uint32, vport bpfVport) error {
 	var now bpfVport
-	if err := fo.prog.objs.Vports.Lookup(id, &now); err != nil {
+	if err := po.numbers.maps.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
-	fo.numbers.vports[id] = vport
+	po.numbers.vports[id] = vport
 	if now == vport {
 		return nil
 	}
-	if err := fo.prog.objs.Vports.Put(id, vport); err != nil {
+	if err := po.numbers.maps.Vports.Put(id, vport); err != nil {
 		return fmt.Errorf("write end %d: %w", id, err)
 	}
 	return nil

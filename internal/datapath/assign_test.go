@@ -150,7 +150,7 @@ func TestMoreThanTheTablesHold(t *testing.T) {
 			w.learnRemotes(0, 0)
 			w.tables.Routers[0].Routes = slices.DeleteFunc(w.tables.Routers[0].Routes, func(r fib.Route) bool { return r.Learned })
 			w.apply(t)
-			if got, want := len(w.dp.Routes.routes), len(w.tables.Routers[0].Routes); got != want || len(tries(t, w.dp.prog.objs.Routes)) != want {
+			if got, want := len(w.dp.Routes.routes), len(w.tables.Routers[0].Routes); got != want || len(tries(t, w.dp.Routes.maps.Routes)) != want {
 				t.Errorf("%d routes in the end, want %d", got, want)
 			}
 			w.follow(t, []step{{"p0", flow, "second"}})

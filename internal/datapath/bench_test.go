@@ -389,7 +389,7 @@ func (w *bench) fillFDB(b *testing.B, n int) {
 		bgpMAC(keys[i].Mac[:], i)
 		values[i].Vport = w.dp.numbers.names.portIDs["p0"]
 	}
-	if _, err := w.dp.prog.objs.Fdb.BatchUpdate(keys, values, nil); err != nil {
+	if _, err := w.dp.Hosts.maps.Fdb.BatchUpdate(keys, values, nil); err != nil {
 		b.Fatal(err)
 	}
 }

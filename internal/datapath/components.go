@@ -21,6 +21,7 @@ type programs struct {
 // numbers are what the maps hold, by the names that the model uses.
 type numbers struct {
 	prog     *programs
+	maps     numberMaps
 	names    names
 	vports   []bpfVport // by end id; 0 is never used
 	segments []bpfSegment
@@ -56,10 +57,10 @@ type assigner struct {
 	fresh   newOwners // of the last Apply
 }
 
-// Clock is what programs see pass, changes above all: decisions are taken again when what they rest on is
-// another.
-type Clock struct {
+// Changes have decisions be taken again when what they rest on is another. Time is one.
+type Changes struct {
 	prog    *programs
+	maps    changeMaps
 	numbers *numbers
 	memory  []byte     // of the map segments
 	pulsing sync.Mutex // held while a pulse is changed: Steer runs beside others
@@ -69,6 +70,7 @@ type Clock struct {
 // Limits are what ports, remotes and segments may take of what all share, and what they have.
 type Limits struct {
 	prog          *programs
+	maps          limitMaps
 	numbers       *numbers
 	usages        []byte                           // of the map owner_usages
 	limitedTables [bpfLimitedCountCOUNT_MAX]uint32 // sizes
@@ -77,14 +79,16 @@ type Limits struct {
 // Traffic is the counters of packets.
 type Traffic struct {
 	prog    *programs
+	maps    trafficMaps
 	numbers *numbers
 }
 
 // Hosts are the FDB and the neighbour table: what was learned, what BGP says and what is configured.
 type Hosts struct {
 	prog    *programs
+	maps    hostMaps
 	numbers *numbers
-	changes *Clock
+	changes *Changes
 	limits  *Limits
 	hosting sync.Mutex // held while entries are replaced or removed: Age runs beside PutBGPMACs
 	members map[membership]bool
@@ -93,8 +97,10 @@ type Hosts struct {
 // HostEvents tell of hosts that come to ports, and tell others of them.
 type HostEvents struct {
 	prog           *programs
+	maps           hostEventMaps
 	numbers        *numbers
 	traffic        *Traffic
+	hosts          *Hosts
 	loopEdge       uint64                         // names this edge in loop probes
 	loopTokens     map[uint32]uint64              // secrets of ports, by vport
 	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
@@ -103,8 +109,9 @@ type HostEvents struct {
 // Routes are the routers' tables, with their next hops and groups of those.
 type Routes struct {
 	prog        *programs
+	maps        routeMaps
 	numbers     *numbers
-	changes     *Clock
+	changes     *Changes
 	hops        []bpfNexthop
 	hopIDs      map[bpfNexthop]uint16 // of those that are taken
 	groupRoutes []int                 // by how many routes each group is used
@@ -117,13 +124,15 @@ type Routes struct {
 // Paths are the ways to remotes, and which flows go by which.
 type Paths struct {
 	prog    *programs
+	maps    pathMaps
 	numbers *numbers
-	changes *Clock
+	changes *Changes
 }
 
 // Links are the attached programs.
 type Links struct {
 	prog    *programs
+	maps    linkMaps
 	pins    *Pins
 	links   map[hook]*attachment
 	refused map[hook]refusedTransit // transit programs
@@ -133,16 +142,19 @@ type Links struct {
 // Ports writes ports, remotes and segments, and who is a member of which.
 type Ports struct {
 	prog     *programs
+	maps     portMaps
 	numbers  *numbers
-	changes  *Clock
+	changes  *Changes
 	firewall *Firewall
 	egress   *Egress
+	paths    *Paths
 	cut      map[string]bool // ports that are part of loops
 }
 
 // NATSessions are the connections that are translated.
 type NATSessions struct {
 	prog      *programs
+	maps      natSessionMaps
 	numbers   *numbers
 	table     conntrackTable[bpfNatSession, bpfNatGcStats]
 	natEvents ring[bpfNatEvent]
@@ -160,17 +172,21 @@ type egressPolicies struct {
 // Flows are the cached decisions.
 type Flows struct {
 	prog    *programs
+	maps    flowMaps
 	numbers *numbers
-	changes *Clock
+	changes *Changes
 	limits  *Limits
 	traffic *Traffic
+	hosts   *Hosts
 }
 
 // Tracer tells a packet's way in words.
 type Tracer struct {
 	prog     *programs
+	maps     traceMaps
 	numbers  *numbers
 	firewall *Firewall
+	routes   *Routes
 }
 
 // carrier takes connections and sessions from tables of other sizes into the present ones.

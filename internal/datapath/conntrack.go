@@ -198,10 +198,10 @@ func (d *Datapath) trackConnections() {
 	nat.what, nat.put, nat.entry = "sessions", d.NATSessions.putSessions, func(s *bpfNatSession) *bpfCtEntry { return &s.Ct }
 	nat.load = func() (*gcProgram, error) { return d.prog.loadGC(loadNatGc, natGcProgNatGc, natGcMapNatGcResult) }
 	if d.prog.cfg.Firewall != nil {
-		ct.maps = []kernel.Map{d.prog.objs.CtEstablished, d.prog.objs.CtHalfOpen}
+		ct.maps = []kernel.Map{d.Firewall.maps.CtEstablished, d.Firewall.maps.CtHalfOpen}
 	}
 	if d.prog.cfg.Egress != nil {
-		nat.maps = []kernel.Map{d.prog.objs.NatSessions}
+		nat.maps = []kernel.Map{d.NATSessions.maps.NatSessions}
 	}
 }
 

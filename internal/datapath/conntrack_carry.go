@@ -67,7 +67,7 @@ func (ca *carrier) carry() (*carriage, error) {
 // carryMap copies a former map, or what of it had a packet since then.
 func (ca *carrier) carryMap(name string, from kernel.Map, since uint64) error {
 	if name == bpfMapNatSessions {
-		return ca.sessions.table.carry(from, ca.prog.objs.NatSessions, since)
+		return ca.sessions.table.carry(from, ca.sessions.maps.NatSessions, since)
 	}
 	return ca.firewall.connections.carry(from, ca.prog.maps()[name], since)
 }
@@ -114,7 +114,7 @@ func (se *NATSessions) putSessions(to kernel.Map, keys []bpfCtKey, values []bpfN
 	for i := range keys {
 		backs[i], origins[i] = returnKey(&keys[i], &values[i]), returnOf(&keys[i], now)
 	}
-	returns, err := se.prog.objs.NatReverse.BatchUpdate(backs, origins, nil)
+	returns, err := se.maps.NatReverse.BatchUpdate(backs, origins, nil)
 	if err != nil && !isFull(err) {
 		return fmt.Errorf("the returns of sessions: %w", err)
 	}

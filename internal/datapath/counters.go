@@ -30,13 +30,13 @@ func readPerCPU[V any](pr *programs, m kernel.Map) (values []V, cores int, err e
 }
 
 // Drops lists every reason with its counter, those at zero too.
-func (co *Traffic) Drops() ([]Drop, error) {
-	counters, cores, err := readPerCPU[bpfCounter](co.prog, co.prog.objs.Drops)
+func (tf *Traffic) Drops() ([]Drop, error) {
+	counters, cores, err := readPerCPU[bpfCounter](tf.prog, tf.maps.Drops)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Drop, 0, len(co.prog.words.reasons))
-	for i, w := range co.prog.words.reasons {
+	list := make([]Drop, 0, len(tf.prog.words.reasons))
+	for i, w := range tf.prog.words.reasons {
 		if bpfReason(i) == bpfReasonREASON_FORWARDED {
 			continue
 		}
@@ -51,20 +51,20 @@ func (co *Traffic) Drops() ([]Drop, error) {
 }
 
 // Events counts what the data path did, by name.
-func (co *Traffic) Events() (map[string]uint64, error) {
-	counters, cores, err := readPerCPU[uint64](co.prog, co.prog.objs.Events)
+func (tf *Traffic) Events() (map[string]uint64, error) {
+	counters, cores, err := readPerCPU[uint64](tf.prog, tf.maps.Events)
 	if err != nil {
 		return nil, err
 	}
-	events := make(map[string]uint64, len(co.prog.words.events))
-	for i, w := range co.prog.words.events {
+	events := make(map[string]uint64, len(tf.prog.words.events))
+	for i, w := range tf.prog.words.events {
 		for _, n := range counters[i*cores : (i+1)*cores] {
 			events[w.name] += n
 		}
 	}
-	fast, err := co.fastPackets()
+	fast, err := tf.fastPackets()
 	for _, event := range []bpfEvent{bpfEventEVENT_HIT, bpfEventEVENT_TRANSIT} {
-		events[co.prog.words.events[event].name] += fast
+		events[tf.prog.words.events[event].name] += fast
 	}
 	return events, err
 }

@@ -71,7 +71,7 @@ func (c *connectionBench) block(b *testing.B, m *meter, of int) {
 // count is how many connections have been answered.
 func (c *connectionBench) count(b *testing.B) (n int) {
 	b.Helper()
-	must(b, walk(c.dp.prog.objs.CtEstablished, func(bpfCtKey, bpfCtEntry) { n++ }))
+	must(b, walk(c.dp.Firewall.maps.CtEstablished, func(bpfCtKey, bpfCtEntry) { n++ }))
 	return n
 }
 
@@ -92,7 +92,7 @@ func BenchmarkConnections(b *testing.B) {
 		}
 	}
 	full, few := newConnectionBench(b, uint32(many)), newConnectionBench(b, uint32(many))
-	empty := full.dp.prog.objs.CtEstablished.Memlock()
+	empty := full.dp.Firewall.maps.CtEstablished.Memlock()
 	full.do(b, func() { full.fill(b, many) })
 	few.do(b, func() { few.fill(b, busyConnections) })
 	for c, want := range map[*connectionBench]int{full: many, few: busyConnections} {
@@ -100,7 +100,7 @@ func BenchmarkConnections(b *testing.B) {
 			b.Fatalf("%d connections, want %d", n, want)
 		}
 	}
-	used := full.dp.prog.objs.CtEstablished.Memlock()
+	used := full.dp.Firewall.maps.CtEstablished.Memlock()
 	b.Run("established", func(b *testing.B) {
 		ns := inTurn(b, []*connectionBench{few, full}, []int{busyConnections, busyConnections})
 		b.ReportMetric(ns[0]/ns[1], "speed-ratio")
@@ -156,7 +156,7 @@ func TestFullTable(t *testing.T) {
 			w.dialogue(t, "alice", 1000+i, 53)
 		}
 	})
-	if answered := entries(t, w.dp.prog.objs.CtEstablished); answered < 48 || answered > 64 {
+	if answered := entries(t, w.dp.Firewall.maps.CtEstablished); answered < 48 || answered > 64 {
 		t.Errorf("%d answered connections in a table of 64", answered)
 	}
 	if n := len(w.connectionsAt(t, "p1")); n != 4 {

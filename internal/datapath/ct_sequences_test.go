@@ -165,7 +165,7 @@ func (w *world) runSequence(t *testing.T, s tcpSequence, strict bool) {
 		list = append(list, exchange{side: side, frame: frame})
 		why := vantages[0].offerFrom(t, w, side, frame)
 		state := onlyState(t, w, "p0")
-		if entries(t, w.dp.prog.objs.CtHalfOpen) > 0 {
+		if entries(t, w.dp.Firewall.maps.CtHalfOpen) > 0 {
 			state += "*"
 		}
 		if got := after(state, why); got != want {

@@ -38,7 +38,7 @@ type Datapath struct {
 
 	prog           *programs
 	numbers        *numbers
-	Clock          *Clock
+	Changes        *Changes
 	Limits         *Limits
 	Traffic        *Traffic
 	assigner       *assigner
@@ -62,25 +62,25 @@ type Datapath struct {
 func assemble(cfg Config, k kernel.Kernel, words vocabulary, older map[int]release) *Datapath {
 	d := &Datapath{prog: &programs{cfg: cfg, kernel: k, words: words}}
 	d.numbers = &numbers{prog: d.prog, names: newNames()}
-	d.Clock = &Clock{prog: d.prog, numbers: d.numbers}
+	d.Changes = &Changes{prog: d.prog, numbers: d.numbers}
 	d.Limits = &Limits{prog: d.prog, numbers: d.numbers}
 	d.Traffic = &Traffic{prog: d.prog, numbers: d.numbers}
 	d.assigner = &assigner{prog: d.prog, numbers: d.numbers, limits: d.Limits, traffic: d.Traffic}
-	d.Hosts = &Hosts{prog: d.prog, numbers: d.numbers, changes: d.Clock, limits: d.Limits}
-	d.HostEvents = &HostEvents{prog: d.prog, numbers: d.numbers, traffic: d.Traffic}
-	d.Routes = &Routes{prog: d.prog, numbers: d.numbers, changes: d.Clock}
-	d.Paths = &Paths{prog: d.prog, numbers: d.numbers, changes: d.Clock}
+	d.Hosts = &Hosts{prog: d.prog, numbers: d.numbers, changes: d.Changes, limits: d.Limits}
+	d.HostEvents = &HostEvents{prog: d.prog, numbers: d.numbers, traffic: d.Traffic, hosts: d.Hosts}
+	d.Routes = &Routes{prog: d.prog, numbers: d.numbers, changes: d.Changes}
+	d.Paths = &Paths{prog: d.prog, numbers: d.numbers, changes: d.Changes}
 	d.Pins = &Pins{prog: d.prog, dir: filepath.Join(cfg.PinRoot, cfg.Name), releases: older}
 	d.Links = &Links{prog: d.prog, pins: d.Pins, refused: map[hook]refusedTransit{}}
-	d.Firewall = &Firewall{prog: d.prog, numbers: d.numbers, links: d.Links}
+	d.Firewall = &Firewall{prog: d.prog, numbers: d.numbers, links: d.Links, limits: d.Limits}
 	d.NATSessions = &NATSessions{prog: d.prog, numbers: d.numbers}
 	d.egressPolicies = &egressPolicies{prog: d.prog, numbers: d.numbers}
 	d.Egress = &Egress{
-		prog: d.prog, numbers: d.numbers, changes: d.Clock, routes: d.Routes, sessions: d.NATSessions, policies: d.egressPolicies,
+		prog: d.prog, numbers: d.numbers, changes: d.Changes, routes: d.Routes, sessions: d.NATSessions, policies: d.egressPolicies,
 	}
-	d.Ports = &Ports{prog: d.prog, numbers: d.numbers, changes: d.Clock, firewall: d.Firewall, egress: d.Egress}
-	d.Flows = &Flows{prog: d.prog, numbers: d.numbers, changes: d.Clock, limits: d.Limits, traffic: d.Traffic}
-	d.Tracer = &Tracer{prog: d.prog, numbers: d.numbers, firewall: d.Firewall}
+	d.Ports = &Ports{prog: d.prog, numbers: d.numbers, changes: d.Changes, firewall: d.Firewall, egress: d.Egress, paths: d.Paths}
+	d.Flows = &Flows{prog: d.prog, numbers: d.numbers, changes: d.Changes, limits: d.Limits, traffic: d.Traffic, hosts: d.Hosts}
+	d.Tracer = &Tracer{prog: d.prog, numbers: d.numbers, firewall: d.Firewall, routes: d.Routes}
 	d.carrier = &carrier{prog: d.prog, pins: d.Pins, firewall: d.Firewall, sessions: d.NATSessions}
 	return d
 }
@@ -164,19 +164,22 @@ func (d *Datapath) load() error {
 	if err != nil {
 		return err
 	}
-	d.prog.objs = assignObjects(loaded)
+	d.prog.objs.Objects = loaded
+	assign(loaded, &d.prog.objs, &d.numbers.maps, &d.Changes.maps, &d.Limits.maps, &d.Traffic.maps, &d.Hosts.maps, &d.HostEvents.maps,
+		&d.Routes.maps, &d.Paths.maps, &d.Ports.maps, &d.Links.maps, &d.Firewall.maps, &d.NATSessions.maps, &d.Egress.maps, &d.Flows.maps,
+		&d.Tracer.maps)
 	d.trackConnections()
-	if d.Clock.memory, err = d.prog.objs.Segments.Mmap(); err != nil {
+	if d.Changes.memory, err = d.numbers.maps.Segments.Mmap(); err != nil {
 		return err
 	}
-	d.Limits.usages, err = d.prog.objs.OwnerUsages.Mmap()
+	d.Limits.usages, err = d.Limits.maps.OwnerUsages.Mmap()
 	return err
 }
 
 // unmap lets go of the memory of maps.
 func (d *Datapath) unmap() error {
 	var errs []error
-	for _, memory := range []*[]byte{&d.Clock.memory, &d.Limits.usages} {
+	for _, memory := range []*[]byte{&d.Changes.memory, &d.Limits.usages} {
 		if *memory != nil {
 			errs = append(errs, d.prog.kernel.Loader.Munmap(*memory))
 		}

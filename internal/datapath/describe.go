@@ -115,7 +115,7 @@ func (tr *Tracer) left(s bpfTraceStep) string {
 		return policy + ", translated here"
 	}
 	var hop bpfNexthop
-	if err := tr.prog.objs.Nexthops.Lookup(s.B, &hop); err != nil {
+	if err := tr.routes.maps.Nexthops.Lookup(s.B, &hop); err != nil {
 		return policy + ", by a gateway that is not known"
 	}
 	return policy + ", by the gateway at " + tr.numbers.vport(uint32(hop.Vport))

@@ -254,12 +254,12 @@ func mustHops(n int) []fib.Hop {
 // groupsUsed counts what is in the maps.
 func (w *world) groupsUsed(t *testing.T) (groups, hops int) {
 	t.Helper()
-	list := make([]bpfNexthopGroup, w.dp.prog.objs.NexthopGroups.MaxEntries())
-	hopList := make([]bpfNexthop, w.dp.prog.objs.Nexthops.MaxEntries())
-	if err := readArray(w.dp.prog.objs.NexthopGroups, list); err != nil {
+	list := make([]bpfNexthopGroup, w.dp.Routes.maps.NexthopGroups.MaxEntries())
+	hopList := make([]bpfNexthop, w.dp.Routes.maps.Nexthops.MaxEntries())
+	if err := readArray(w.dp.Routes.maps.NexthopGroups, list); err != nil {
 		t.Fatal(err)
 	}
-	if err := readArray(w.dp.prog.objs.Nexthops, hopList); err != nil {
+	if err := readArray(w.dp.Routes.maps.Nexthops, hopList); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range list {

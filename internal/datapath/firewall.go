@@ -26,8 +26,10 @@ const (
 // Firewall is what of the firewall is in force.
 type Firewall struct {
 	prog    *programs
+	maps    firewallMaps
 	numbers *numbers
 	links   *Links
+	limits  *Limits
 	// policy is nil before the first Apply, and where ports have none. inForce is what its image was
 	// made with.
 	policy  *policy.Policy
@@ -157,14 +159,14 @@ func (fw *Firewall) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy
 // policyStamp is what rule 0, which is none, tells of the policy that is loaded: as name
 // a hash of its image, and as connections its number.
 func (fw *Firewall) policyStamp() (stamp bpfRuleCounters, err error) {
-	if err := fw.prog.objs.Rules.Lookup(uint32(0), &stamp); err != nil {
+	if err := fw.maps.Rules.Lookup(uint32(0), &stamp); err != nil {
 		return stamp, fmt.Errorf("read the policy's number: %w", err)
 	}
 	return stamp, nil
 }
 
 func (fw *Firewall) stampPolicy(stamp bpfRuleCounters) error {
-	if err := fw.prog.objs.Rules.Put(uint32(0), stamp); err != nil {
+	if err := fw.maps.Rules.Put(uint32(0), stamp); err != nil {
 		return fmt.Errorf("write the policy's number: %w", err)
 	}
 	return nil

@@ -207,7 +207,7 @@ func (w *world) evaluated(t testing.TB) map[string]uint64 {
 	list := map[string]uint64{}
 	for i, r := range w.tables.Firewall.Rules() {
 		var c bpfRuleCounters
-		must(t, w.dp.prog.objs.Rules.Lookup(w.dp.Firewall.inForce.Rules[i], &c))
+		must(t, w.dp.Firewall.maps.Rules.Lookup(w.dp.Firewall.inForce.Rules[i], &c))
 		list[r.Name] = c.Connections
 	}
 	return list

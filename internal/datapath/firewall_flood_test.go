@@ -95,13 +95,13 @@ func TestFloodIsCountedOnce(t *testing.T) {
 	for range 3 {
 		w.offer(t, "p0", unicast)
 	}
-	must(t, w.dp.Clock.invalidate(w.dp.numbers.names.segIDs["blue"]))
+	must(t, w.dp.Changes.invalidate(w.dp.numbers.names.segIDs["blue"]))
 	w.offer(t, "p0", group)   // decided again
 	w.offer(t, "p0", unicast) // decided again, with what its flow has not reported
 	for range 3 {
 		w.offer(t, "p0", group) // from the cache
 	}
-	must(t, w.dp.Clock.invalidate(w.dp.numbers.names.segIDs["blue"]))
+	must(t, w.dp.Changes.invalidate(w.dp.numbers.names.segIDs["blue"]))
 	w.offer(t, "p0", group) // decided again, with what its flow has not reported
 	_, packets := w.connections(t)
 	for key, n := range packets {

@@ -30,7 +30,7 @@ func TestDialoguesOfAPortLeaveRoomForOthers(t *testing.T) {
 		w.dialogue(t, "carol", 3000+i, 53)
 	}
 	answered := func(port string) (n int) {
-		each(t, w.dp.prog.objs.CtEstablished, func(k bpfCtKey, _ bpfCtEntry) {
+		each(t, w.dp.Firewall.maps.CtEstablished, func(k bpfCtKey, _ bpfCtEntry) {
 			if k.Zone == w.dp.numbers.names.portIDs[port] {
 				n++
 			}
@@ -85,14 +85,14 @@ func (w *world) whyNot(t testing.TB, words string) string {
 func (w *world) at(t testing.TB, owner uint32, kind bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	must(t, w.dp.prog.objs.OwnerUsages.Lookup(owner, &u))
+	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(owner, &u))
 	return int(u.Used[kind])
 }
 
 // noted is how many keys the rings of all ports have.
 func (w *world) noted(t testing.TB) (n int) {
 	t.Helper()
-	each(t, w.dp.prog.objs.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
+	each(t, w.dp.Limits.maps.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
 	return n
 }
 
@@ -163,7 +163,7 @@ func TestClosedConnectionsGoFirstAfterASweep(t *testing.T) {
 		}
 	}
 	closed(size, 2000)
-	changeEach[bpfCtKey](t, w.dp.prog.objs.CtHalfOpen, func(c *bpfCtEntry) { c.SeenNs -= uint64(time.Hour) })
+	changeEach[bpfCtKey](t, w.dp.Firewall.maps.CtHalfOpen, func(c *bpfCtEntry) { c.SeenNs -= uint64(time.Hour) })
 	if c := w.sweep(t); c.Expired != size {
 		t.Fatalf("%d connections have expired, want %d", c.Expired, size)
 	}
@@ -247,7 +247,7 @@ func TestCountsFollowConnections(t *testing.T) {
 	check("after 330 connections")
 	w.sweep(t)
 	check("after garbage collection")
-	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.prog.objs.LimitEntries) // as with tables of another size
+	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.Limits.maps.LimitEntries) // as with tables of another size
 	w.sweep(t)
 	check("after the rings were lost")
 	w.dialogue(t, "alice", 5000, 53)

@@ -28,7 +28,7 @@ func (r RuleName) hash() uint64 {
 // restoreRules reads which numbers a former process gave to rules.
 func (fw *Firewall) restoreRules() error {
 	fw.rules, fw.names = map[uint64]uint32{}, map[uint32]RuleName{}
-	entries, err := fw.readRules(fw.prog.objs.Rules.MaxEntries())
+	entries, err := fw.readRules(fw.maps.Rules.MaxEntries())
 	for i, e := range entries {
 		if i != 0 && e.Name != 0 {
 			fw.rules[e.Name] = uint32(i)
@@ -41,7 +41,7 @@ func (fw *Firewall) restoreRules() error {
 // readRules reads the counters of all numbers below n.
 func (fw *Firewall) readRules(n uint32) ([]bpfRuleCounters, error) {
 	entries := make([]bpfRuleCounters, n)
-	return entries, readArray(fw.prog.objs.Rules, entries)
+	return entries, readArray(fw.maps.Rules, entries)
 }
 
 // numbered are the numbers that the image of t is made with, and the rules that had
@@ -65,11 +65,11 @@ func (fw *Firewall) numbered(t fib.Tables) (n policy.Numbers, fresh map[uint32]R
 }
 
 func (fw *Firewall) numberRules(rules []policy.Rule) (numbers []uint32, fresh map[uint32]RuleName, err error) {
-	if len(rules) >= int(fw.prog.objs.Rules.MaxEntries()) {
-		return nil, nil, fmt.Errorf("firewall: %d rules with the defaults, at most %d", len(rules), fw.prog.objs.Rules.MaxEntries()-1)
+	if len(rules) >= int(fw.maps.Rules.MaxEntries()) {
+		return nil, nil, fmt.Errorf("firewall: %d rules with the defaults, at most %d", len(rules), fw.maps.Rules.MaxEntries()-1)
 	}
 	numbers, fresh = make([]uint32, len(rules)), map[uint32]RuleName{}
-	taken := make([]bool, fw.prog.objs.Rules.MaxEntries())
+	taken := make([]bool, fw.maps.Rules.MaxEntries())
 	for _, number := range fw.rules {
 		taken[number] = true
 	}
@@ -116,7 +116,7 @@ func (fw *Firewall) putRules(fresh map[uint32]RuleName) error {
 	for number, name := range fresh {
 		entries[number] = bpfRuleCounters{Name: name.hash()}
 	}
-	return putBatch(fw.prog.objs.Rules, entries, ebpf.UpdateAny)
+	return putBatch(fw.maps.Rules, entries, ebpf.UpdateAny)
 }
 
 // freeRules takes the numbers from rules that are gone.
@@ -135,7 +135,7 @@ func (fw *Firewall) freeRules() error {
 			delete(fw.rules, name)
 		}
 	}
-	return putBatch(fw.prog.objs.Rules, gone, ebpf.UpdateAny)
+	return putBatch(fw.maps.Rules, gone, ebpf.UpdateAny)
 }
 
 // putBatch writes many entries with few system calls.
@@ -206,7 +206,7 @@ func (fw *Firewall) anyPoliced() bool {
 func (fw *Firewall) guard(id uint32, vport *bpfVport, p *plan) {
 	var now bpfVport
 	_, attached := fw.links.links[hook{rolePort, int(vport.Ifindex)}]
-	if err := fw.prog.objs.Vports.Lookup(id, &now); err == nil && now.Flags&bpfVportFlagsVPORT_FIREWALL == 0 && fw.strangers && attached {
+	if err := fw.numbers.maps.Vports.Lookup(id, &now); err == nil && now.Flags&bpfVportFlagsVPORT_FIREWALL == 0 && fw.strangers && attached {
 		p.unpoliced[id] = *vport
 		return
 	}
@@ -234,7 +234,7 @@ func (d *Datapath) takeOver(p *plan) (unattached, err error) {
 	if len(p.unpoliced) == 0 {
 		return unattached, nil
 	}
-	return unattached, d.Clock.invalidateAll()
+	return unattached, d.Changes.invalidateAll()
 }
 
 // touchAll plans new decisions for all flows.
@@ -245,10 +245,10 @@ func (p *plan) touchAll(nu *numbers) {
 }
 
 // invalidateAll has them taken at once.
-func (ch *Clock) invalidateAll() error {
+func (cg *Changes) invalidateAll() error {
 	var errs []error
-	for id := range ch.numbers.names.segments {
-		errs = append(errs, ch.invalidate(id))
+	for id := range cg.numbers.names.segments {
+		errs = append(errs, cg.invalidate(id))
 	}
 	return errors.Join(errs...)
 }

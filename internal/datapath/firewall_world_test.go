@@ -54,14 +54,13 @@ func (w *world) enforce(t testing.TB, fw overlay.Firewall) {
 // forgetConnections leaves the firewall as it was before the first packet.
 func (w *world) forgetConnections(t testing.TB) {
 	t.Helper()
-	m := &w.dp.prog.objs
-	removeAll[bpfCtKey, bpfCtEntry](t, m.CtEstablished)
-	removeAll[bpfCtKey, bpfCtEntry](t, m.CtHalfOpen)
-	removeAll[bpfLimitSlot, bpfLimitEntry](t, m.LimitEntries)
-	removeAll[bpfFragmentKey, uint64](t, m.Fragments)
-	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
+	removeAll[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtEstablished)
+	removeAll[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtHalfOpen)
+	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.Limits.maps.LimitEntries)
+	removeAll[bpfFragmentKey, uint64](t, w.dp.Firewall.maps.Fragments)
+	removeAll[bpfFlowKey, bpfFlow](t, w.dp.Flows.maps.Flows)
 	for _, id := range w.dp.numbers.names.portIDs {
-		must(t, m.OwnerUsages.Put(id, bpfLimitUsage{}))
+		must(t, w.dp.Limits.maps.OwnerUsages.Put(id, bpfLimitUsage{}))
 	}
 }
 
@@ -77,17 +76,17 @@ func removeAll[K, V any](t testing.TB, m kernel.Map) {
 // age lets time pass for all that the firewall and the flow cache remember.
 func (w *world) age(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.prog.objs, uint64(by)
-	for _, table := range []kernel.Map{m.CtEstablished, m.CtHalfOpen} {
+	ns := uint64(by)
+	for _, table := range []kernel.Map{w.dp.Firewall.maps.CtEstablished, w.dp.Firewall.maps.CtHalfOpen} {
 		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs, c.Born = c.SeenNs-ns, c.Born-uint32(ns>>bornShift) })
 	}
-	changeEach[bpfFragmentKey](t, m.Fragments, func(passed *uint64) { *passed -= ns })
+	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(passed *uint64) { *passed -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
 }
 
 func (w *world) ageFlows(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[bpfFlowKey](t, w.dp.prog.objs.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
+	changeEach[bpfFlowKey](t, w.dp.Flows.maps.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
 }
 
 func changeEach[K comparable, V any](t testing.TB, m kernel.Map, change func(*V)) {
@@ -154,7 +153,7 @@ func each[K, V any](t testing.TB, m kernel.Map, do func(K, V)) {
 func (w *world) allConnections(t testing.TB) map[bpfCtKey]bpfCtEntry {
 	t.Helper()
 	list := map[bpfCtKey]bpfCtEntry{}
-	for _, m := range []kernel.Map{w.dp.prog.objs.CtEstablished, w.dp.prog.objs.CtHalfOpen} {
+	for _, m := range []kernel.Map{w.dp.Firewall.maps.CtEstablished, w.dp.Firewall.maps.CtHalfOpen} {
 		each(t, m, func(k bpfCtKey, c bpfCtEntry) { list[k] = c })
 	}
 	return list

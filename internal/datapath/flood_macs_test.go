@@ -98,7 +98,7 @@ func (w *world) honest(t testing.TB) (stay func(what string)) {
 func (w *world) used(t testing.TB, owner uint32, count bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	if err := w.dp.prog.objs.OwnerUsages.Lookup(owner, &u); err != nil {
+	if err := w.dp.Limits.maps.OwnerUsages.Lookup(owner, &u); err != nil {
 		t.Fatal(err)
 	}
 	return int(u.Used[count])
@@ -108,13 +108,13 @@ func (w *world) used(t testing.TB, owner uint32, count bpfLimitedCount) int {
 func (w *world) wantCounted(t testing.TB, when string) {
 	t.Helper()
 	macs, neighbours := map[uint32]int{}, map[uint32]int{}
-	must(t, walk(w.dp.prog.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
+	must(t, walk(w.dp.Hosts.maps.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
 		if e.Origin == bpfHostOriginORIGIN_LEARNED {
 			macs[e.Vport]++
 			macs[segmentOwner+k.Segment]++
 		}
 	}))
-	must(t, walk(w.dp.prog.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
+	must(t, walk(w.dp.Hosts.maps.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		if n.Origin == bpfHostOriginORIGIN_LEARNED {
 			neighbours[n.Vport]++
 			neighbours[segmentOwner+k.Segment]++
@@ -191,7 +191,7 @@ func TestMACFloodCostsNobodyElse(t *testing.T) {
 func TestAgedEntriesLeaveNoKeys(t *testing.T) {
 	w := limited(t)
 	keys := func() (n int) {
-		each(t, w.dp.prog.objs.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
+		each(t, w.dp.Limits.maps.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
 		return n
 	}
 	for range 3 {

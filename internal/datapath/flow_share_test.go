@@ -29,7 +29,7 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		if observe {
 			want["p0"] = 200
 		}
-		each(t, w.dp.prog.objs.Flows, func(_ bpfFlowKey, f bpfFlow) { cached[w.dp.numbers.names.ports[uint32(f.Decision.In)]]++ })
+		each(t, w.dp.Flows.maps.Flows, func(_ bpfFlowKey, f bpfFlow) { cached[w.dp.numbers.names.ports[uint32(f.Decision.In)]]++ })
 		for port, n := range want {
 			if cached[port] != n {
 				t.Errorf("observe %t: %d flows of %s are cached, want %d", observe, cached[port], port, n)
@@ -37,14 +37,14 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		}
 		p0 := w.dp.numbers.names.portIDs["p0"]
 		var u bpfLimitUsage
-		must(t, w.dp.prog.objs.OwnerUsages.Lookup(p0, &u))
+		must(t, w.dp.Limits.maps.OwnerUsages.Lookup(p0, &u))
 		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != want["p0"] || u.Exceeded[bpfLimitedCountCOUNT_FLOWS] != 184 {
 			t.Errorf("observe %t: %d flows, %d over the limit; want %d and 184", observe, n, u.Exceeded[bpfLimitedCountCOUNT_FLOWS], want["p0"])
 		}
 		if _, events := w.counted(t, func() { w.passes(t, "alice > bob udp 53 from 2199") }); events["hit"] != 1 {
 			t.Errorf("observe %t: events %v, want the newest flow to hit", observe, events)
 		}
-		changeEach[bpfFlowKey](t, w.dp.prog.objs.Flows, func(f *bpfFlow) { f.SeenNs -= uint64(flowIdle + time.Second) })
+		changeEach[bpfFlowKey](t, w.dp.Flows.maps.Flows, func(f *bpfFlow) { f.SeenNs -= uint64(flowIdle + time.Second) })
 		w.passes(t, "alice > bob udp 53 from 2199")
 		if _, err := w.dp.Age(0); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != 1 {
 			t.Errorf("observe %t: %d flows after all but one were idle, want 1", observe, n)
 		}
-		each(t, w.dp.prog.objs.LimitEntries, func(at bpfLimitSlot, _ bpfLimitEntry) {
+		each(t, w.dp.Limits.maps.LimitEntries, func(at bpfLimitSlot, _ bpfLimitEntry) {
 			if at.Owner == p0 && at.Count == bpfLimitedCountCOUNT_FLOWS {
 				t.Errorf("observe %t: slot %d still has the key of a flow", observe, at.Slot)
 			}

@@ -294,7 +294,7 @@ func (f *fuzzing) pinned(cpu int, do func()) {
 		f.t.Error(err)
 		return
 	}
-	f.run = newRunner(f.w.dp.prog.objs.Events, cpu)
+	f.run = newRunner(f.w.dp.Traffic.maps.Events, cpu)
 	do()
 	if err := unix.SchedSetaffinity(0, &before); err != nil {
 		f.t.Error(err)

@@ -32,27 +32,27 @@ func addrShard(a bpfAddr) uint32 {
 const segmentStride = (unsafe.Sizeof(bpfSegment{}) + 7) &^ 7
 
 // inMemory is a number of a segment as the programs have it, at an offset in its entry.
-func (ch *Clock) inMemory(segment uint32, offset uintptr) *uint32 {
-	return (*uint32)(unsafe.Pointer(&ch.memory[uintptr(segment)*segmentStride+offset]))
+func (cg *Changes) inMemory(segment uint32, offset uintptr) *uint32 {
+	return (*uint32)(unsafe.Pointer(&cg.memory[uintptr(segment)*segmentStride+offset]))
 }
 
 // invalidate makes the data path decide about a segment's flows again.
-func (ch *Clock) invalidate(segment uint32) error {
-	atomic.AddUint32(ch.inMemory(segment, unsafe.Offsetof(bpfSegment{}.Generation)), generationStep)
-	return ch.changed()
+func (cg *Changes) invalidate(segment uint32) error {
+	atomic.AddUint32(cg.inMemory(segment, unsafe.Offsetof(bpfSegment{}.Generation)), generationStep)
+	return cg.changed()
 }
 
 // invalidateMAC does so for the flows whose source or destination shares the shard of the
 // address. The transit programs notice when changed is called.
-func (ch *Clock) invalidateMAC(segment uint32, mac overlay.MAC) {
+func (cg *Changes) invalidateMAC(segment uint32, mac overlay.MAC) {
 	offset := unsafe.Offsetof(bpfSegment{}.Shards) + uintptr(macShard(mac))*unsafe.Sizeof(uint32(0))
-	atomic.AddUint32(ch.inMemory(segment, offset), 1)
+	atomic.AddUint32(cg.inMemory(segment, offset), 1)
 }
 
 // invalidatePort does so for the segment of a port.
-func (ch *Clock) invalidatePort(id uint32) error {
-	if segment := ch.numbers.vports[id].Segment; segment != 0 {
-		return ch.invalidate(segment)
+func (cg *Changes) invalidatePort(id uint32) error {
+	if segment := cg.numbers.vports[id].Segment; segment != 0 {
+		return cg.invalidate(segment)
 	}
 	return nil
 }
@@ -77,18 +77,18 @@ type generations struct {
 	routers  map[uint32]bpfRouter
 }
 
-func (ch *Clock) generations() (generations, error) {
+func (cg *Changes) generations() (generations, error) {
 	g := generations{map[uint32]bpfSegment{}, map[uint32]bpfRouter{}}
-	for id := range ch.numbers.names.segments {
+	for id := range cg.numbers.names.segments {
 		var s bpfSegment
-		if err := ch.prog.objs.Segments.Lookup(id, &s); err != nil {
+		if err := cg.numbers.maps.Segments.Lookup(id, &s); err != nil {
 			return g, fmt.Errorf("read segment %d: %w", id, err)
 		}
 		g.segments[id] = s
 	}
-	for id := range ch.numbers.names.routers {
+	for id := range cg.numbers.names.routers {
 		var r bpfRouter
-		if err := ch.prog.objs.Routers.Lookup(id, &r); err != nil {
+		if err := cg.numbers.maps.Routers.Lookup(id, &r); err != nil {
 			return g, fmt.Errorf("read router %d: %w", id, err)
 		}
 		g.routers[id] = r

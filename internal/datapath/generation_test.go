@@ -240,7 +240,7 @@ func TestShardsAgree(t *testing.T) {
 		w.send(t, "p1", say(mac.String(), all))
 		w.send(t, "p0", say(alice, mac.String()))
 		w.send(t, "p0", say(alice, mac.String()))
-		w.dp.Clock.invalidateMAC(w.dp.numbers.names.segIDs["blue"], mac)
+		w.dp.Changes.invalidateMAC(w.dp.numbers.names.segIDs["blue"], mac)
 		if _, events := w.counted(t, func() { w.send(t, "p0", say(alice, mac.String())) }); events["stale"] != 1 {
 			t.Errorf("%s: events %v", mac, events)
 		}

@@ -60,7 +60,7 @@ const (
 // everything but Close and Remove, once.
 func (ev *HostEvents) FollowHostEvents(ctx context.Context, do func([]HostEvent)) error {
 	f := hostEventReader{events: ev}
-	if err := f.open(&ev.prog.kernel, ev.prog.objs.HostEvents); err != nil {
+	if err := f.open(&ev.prog.kernel, ev.maps.HostEvents); err != nil {
 		return fmt.Errorf("follow arrivals: %w", err)
 	}
 	reader := f.reader
@@ -157,9 +157,9 @@ func (f *hostEventReader) addLost(list []HostEvent) ([]HostEvent, error) {
 }
 
 // hostEventsLost counts arrivals that were not written.
-func (co *Traffic) hostEventsLost() (n uint64, err error) {
+func (tf *Traffic) hostEventsLost() (n uint64, err error) {
 	var perCPU []uint64
-	if err := co.prog.objs.Events.Lookup(uint32(bpfEventEVENT_HOST_EVENT_LOST), &perCPU); err != nil {
+	if err := tf.maps.Events.Lookup(uint32(bpfEventEVENT_HOST_EVENT_LOST), &perCPU); err != nil {
 		return 0, fmt.Errorf("read the counter of lost arrivals: %w", err)
 	}
 	for _, c := range perCPU {

@@ -87,13 +87,13 @@ func (w *world) emptyHostEvents(t testing.TB) {
 func (w *world) setHostEvents(t testing.TB, to bpfTokenBucket) {
 	t.Helper()
 	var buckets []bpfTokenBucket
-	if err := w.dp.prog.objs.HostEventBuckets.Lookup(uint32(0), &buckets); err != nil {
+	if err := w.dp.HostEvents.maps.HostEventBuckets.Lookup(uint32(0), &buckets); err != nil {
 		t.Fatal(err)
 	}
 	for i := range buckets {
 		buckets[i] = to
 	}
-	if err := w.dp.prog.objs.HostEventBuckets.Put(uint32(0), buckets); err != nil {
+	if err := w.dp.HostEvents.maps.HostEventBuckets.Put(uint32(0), buckets); err != nil {
 		t.Fatal(err)
 	}
 	for _, owner := range []uint32{w.dp.numbers.names.portIDs["p0"], segmentOwner + w.dp.numbers.names.segIDs["blue"]} {

@@ -3,7 +3,6 @@ package datapath
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -57,30 +56,4 @@ func (ho *Hosts) Forget(segment string, mac overlay.MAC) error {
 		return fmt.Errorf("forget %s: %w", mac, err)
 	}
 	return ho.changes.changed()
-}
-
-// PreviousRemotes are the remotes that a former process knew by BGP alone, by the names of the
-// segments, which are known again. It is for the time before the first Apply.
-func (ho *Hosts) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
-	type tunnel struct {
-		vni  uint32
-		port uint16
-	}
-	names := make(map[tunnel]string, len(segments))
-	for _, s := range segments {
-		names[tunnel{uint32(s.VNI), wire16(s.Tunnel.UDPPort)}] = s.Name
-	}
-	all := make(map[string][]netip.Addr)
-	err := walk(ho.prog.objs.Remotes, func(k bpfRemoteKey, value uint32) {
-		segment, vport := &ho.numbers.segments[k.Segment], &ho.numbers.vports[value&^remoteNoLearning]
-		name := names[tunnel{segment.Vni, segment.UdpPort}]
-		first := k.Addr == vport.Addr // of a remote with several addresses
-		if value&remoteNoLearning != 0 && first && name != "" && segment.Vni != 0 {
-			all[name] = append(all[name], addrOf(k.Addr.W))
-		}
-	})
-	for _, list := range all {
-		slices.SortFunc(list, netip.Addr.Compare)
-	}
-	return all, err
 }

@@ -21,7 +21,7 @@ func (ro *Routes) PutRoutes(list []fib.Router) error {
 		ro.planChanges(r, &c)
 	}
 	errs := []error{c.unplaced.err()}
-	if len(ro.routes)+c.fresh > int(ro.prog.objs.Routes.MaxEntries()) { // room is made first
+	if len(ro.routes)+c.fresh > int(ro.maps.Routes.MaxEntries()) { // room is made first
 		errs = append(errs, ro.dropRoutes(c.gone, c.touched))
 		c.gone = nil
 	}
@@ -121,7 +121,7 @@ func (ro *Routes) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bo
 	if len(keys) == 0 {
 		return nil
 	}
-	n, err := ro.prog.objs.Routes.BatchUpdate(keys, values, nil)
+	n, err := ro.maps.Routes.BatchUpdate(keys, values, nil)
 	if err == nil {
 		n = len(keys)
 	}
@@ -131,7 +131,7 @@ func (ro *Routes) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bo
 		touched[k.Router] = true
 	}
 	if err != nil {
-		return fmt.Errorf("write the map %s of %d entries: %w", ro.prog.objs.Routes, ro.prog.objs.Routes.MaxEntries(), err)
+		return fmt.Errorf("write the map %s of %d entries: %w", ro.maps.Routes, ro.maps.Routes.MaxEntries(), err)
 	}
 	return nil
 }
@@ -139,8 +139,8 @@ func (ro *Routes) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bo
 // dropRoutes removes routes, likewise.
 func (ro *Routes) dropRoutes(gone []bpfRouteKey, touched map[uint32]bool) error {
 	for _, k := range gone {
-		if err := ro.prog.objs.Routes.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete from the map %s: %w", ro.prog.objs.Routes, err)
+		if err := ro.maps.Routes.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete from the map %s: %w", ro.maps.Routes, err)
 		}
 		ro.forgetRoute(k)
 		ro.invalidateRoute(k)

@@ -64,7 +64,7 @@ func TestPutRoutes(t *testing.T) {
 			goes(c.without)
 		}
 		w.apply(t)
-		if got := len(tries(t, w.dp.prog.objs.Routes)); got != len(w.tables.Routers[0].Routes) || len(w.dp.Routes.routes) != got {
+		if got := len(tries(t, w.dp.Routes.maps.Routes)); got != len(w.tables.Routers[0].Routes) || len(w.dp.Routes.routes) != got {
 			t.Errorf("%d routes, and %d noted, want %d", got, len(w.dp.Routes.routes), len(w.tables.Routers[0].Routes))
 		}
 	})

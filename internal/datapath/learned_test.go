@@ -278,7 +278,7 @@ func TestApplyKeepsBGPMACs(t *testing.T) {
 	w.arpEntry(t, "10.0.1.11", bob)
 	w.apply(t)
 	w.reopen(t)
-	previous, err := w.dp.Hosts.PreviousRemotes(w.tables.Segments)
+	previous, err := w.dp.Ports.PreviousRemotes(w.tables.Segments)
 	if err != nil || len(previous) != 1 || !slices.Equal(previous["blue"], underIPv4.remotes[1:]) {
 		t.Errorf("former remotes %v (%v)", previous, err)
 	}

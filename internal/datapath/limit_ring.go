@@ -19,7 +19,7 @@ type keyRing struct {
 
 func (li *Limits) keyRing(owner uint32, count bpfLimitedCount) (keyRing, error) {
 	var limits bpfLimits
-	if err := li.prog.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := li.maps.OwnerLimits.Lookup(owner, &limits); err != nil {
 		return keyRing{}, fmt.Errorf("read limits: %w", err)
 	}
 	r := keyRing{
@@ -64,12 +64,12 @@ func forgetKeys[K comparable, V any](ho *Hosts, t hostTable[K, V], owner uint32)
 // forgetKey removes the key in a slot if its entry is gone, or another's. gone: the slot is empty.
 func forgetKey[K comparable, V any](ho *Hosts, t hostTable[K, V], slot bpfLimitSlot) (gone bool, err error) {
 	var noted bpfLimitEntry
-	err = ho.prog.objs.LimitEntries.Lookup(slot, &noted)
+	err = ho.limits.maps.LimitEntries.Lookup(slot, &noted)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the map %s: %w", ho.prog.objs.LimitEntries, err)
+		return false, fmt.Errorf("read the map %s: %w", ho.limits.maps.LimitEntries, err)
 	}
 	k, v := *(*K)(unsafe.Pointer(&noted.Key)), *new(V)
 	if t.Lookup(k, &v) == nil && t.learned(&k, &v).owner == slot.Owner {
@@ -79,9 +79,9 @@ func forgetKey[K comparable, V any](ho *Hosts, t hostTable[K, V], slot bpfLimitS
 }
 
 func (li *Limits) deleteKey(slot bpfLimitSlot) error {
-	err := li.prog.objs.LimitEntries.Delete(slot)
+	err := li.maps.LimitEntries.Delete(slot)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("delete from the map %s: %w", li.prog.objs.LimitEntries, err)
+		return fmt.Errorf("delete from the map %s: %w", li.maps.LimitEntries, err)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (li *Limits) putLimits(owner uint32, l overlay.Limits) error {
 	if l.Observe {
 		v.Observe = 1
 	}
-	if err := li.prog.objs.OwnerLimits.Put(owner, v); err != nil {
+	if err := li.maps.OwnerLimits.Put(owner, v); err != nil {
 		return fmt.Errorf("write limits: %w", err)
 	}
 	return nil

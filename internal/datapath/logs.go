@@ -33,7 +33,7 @@ func (fw *Firewall) Logs(most int, do func(LogLine)) error {
 	if fw.prog.cfg.Firewall == nil {
 		return nil
 	}
-	return fw.logs.take(&fw.prog.kernel, "the firewall's log", fw.prog.objs.Logs, most, func(line *bpfLogLine, now uint64) { do(fw.logLine(line, now)) })
+	return fw.logs.take(&fw.prog.kernel, "the firewall's log", fw.maps.Logs, most, func(line *bpfLogLine, now uint64) { do(fw.logLine(line, now)) })
 }
 
 func (fw *Firewall) logLine(line *bpfLogLine, now uint64) LogLine {

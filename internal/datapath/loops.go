@@ -62,23 +62,23 @@ func (ev *HostEvents) ProbeLoops() error {
 }
 
 // CutPorts has the ports that are named be cut off from floods of their segments, and no others.
-func (fo *Ports) CutPorts(names map[string]bool) error {
-	fo.cut = names
+func (po *Ports) CutPorts(names map[string]bool) error {
+	po.cut = names
 	var errs []error
-	for name, id := range fo.numbers.names.portIDs {
-		vport := fo.numbers.vports[id]
-		vport.Flags = fo.loopFlag(name, vport.Flags)
-		if vport.Flags == fo.numbers.vports[id].Flags {
+	for name, id := range po.numbers.names.portIDs {
+		vport := po.numbers.vports[id]
+		vport.Flags = po.loopFlag(name, vport.Flags)
+		if vport.Flags == po.numbers.vports[id].Flags {
 			continue
 		}
-		errs = append(errs, fo.putVport(id, vport), fo.changes.invalidatePort(id))
+		errs = append(errs, po.putVport(id, vport), po.changes.invalidatePort(id))
 	}
 	return errors.Join(errs...)
 }
 
 // loopFlag are the flags of a port with VPORT_LOOP as CutPorts said.
-func (fo *Ports) loopFlag(name string, flags bpfVportFlags) bpfVportFlags {
-	if fo.cut[name] {
+func (po *Ports) loopFlag(name string, flags bpfVportFlags) bpfVportFlags {
+	if po.cut[name] {
 		return flags | bpfVportFlagsVPORT_LOOP
 	}
 	return flags &^ bpfVportFlagsVPORT_LOOP

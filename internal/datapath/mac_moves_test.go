@@ -17,7 +17,7 @@ func freezing(c *Config, _ *fib.Tables) {
 // thaw lets the time pass for which addresses are frozen.
 func (w *world) thaw(t testing.TB) {
 	t.Helper()
-	changeEach[bpfFdbKey](t, w.dp.prog.objs.Fdb, func(e *bpfFdbEntry) {
+	changeEach[bpfFdbKey](t, w.dp.Hosts.maps.Fdb, func(e *bpfFdbEntry) {
 		if e.FrozenS > 0 {
 			e.FrozenS = 1
 		}
@@ -74,7 +74,7 @@ func TestMigrationIsNotFrozen(t *testing.T) {
 			for _, from := range []string{"p0", "first", "p0", "p1"} {
 				w.send(t, from, say(alice, all))
 			}
-			changeEach[bpfFdbKey](t, w.dp.prog.objs.Fdb, func(e *bpfFdbEntry) { e.WindowS -= 200 })
+			changeEach[bpfFdbKey](t, w.dp.Hosts.maps.Fdb, func(e *bpfFdbEntry) { e.WindowS -= 200 })
 		}
 	})
 	if sum(drops) != 0 || events["mac-frozen"] != 0 {
@@ -125,7 +125,7 @@ func BenchmarkAnnounce(b *testing.B) {
 		keys[i] = bpfNeighbourKey{Segment: w.dp.numbers.names.segIDs["blue"], Addr: bpfAddr{W: [4]uint32{0, 0, 0xffff0000, uint32(i)}}}
 		values[i] = bpfNeighbour{Mac: randomMAC(1000 + i), Origin: bpfHostOriginORIGIN_BGP}
 	}
-	if _, err := w.dp.prog.objs.Neighbours.BatchUpdate(keys, values, nil); err != nil {
+	if _, err := w.dp.Hosts.maps.Neighbours.BatchUpdate(keys, values, nil); err != nil {
 		b.Fatal(err)
 	}
 	list := make([]Move, 64)

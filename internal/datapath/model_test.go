@@ -285,12 +285,12 @@ func TestModelIsDriven(t *testing.T) {
 	if _, err := w.dp.Age(time.Minute); err != nil {
 		t.Error(err)
 	}
-	must(t, w.dp.Clock.Tick())
+	must(t, w.dp.Changes.Tick())
 	must(t, w.dp.HostEvents.ProbeLoops())
 	if sent := w.machine.Sent(); len(sent) != 3 {
 		t.Errorf("%d loop probes, want one at each port but the uplink", len(sent))
 	}
-	lease, err := w.dp.Clock.Lease()
+	lease, err := w.dp.Changes.Lease()
 	must(t, err)
 	must(t, errors.Join(lease.Renew(), lease.Close()))
 	if _, err := w.dp.Firewall.Sweep(); err != nil {

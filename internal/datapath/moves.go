@@ -46,7 +46,7 @@ func (ev *HostEvents) addressesOf(list []Move) (map[bpfFdbKey][]knownAddr, error
 	for _, m := range list {
 		addrs[bpfFdbKey{Segment: ev.numbers.names.segIDs[m.Segment], Mac: m.MAC}] = nil
 	}
-	err := walk(ev.prog.objs.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
+	err := walk(ev.hosts.maps.Neighbours, func(k bpfNeighbourKey, n bpfNeighbour) {
 		host := bpfFdbKey{Segment: k.Segment, Mac: n.Mac}
 		if known, moved := addrs[host]; moved && len(known) < mostAnnounced {
 			addrs[host] = append(known, knownAddr{addrOf(k.Addr.W), n.Flags})

@@ -25,8 +25,9 @@ const (
 // Egress is what of Tables.Egress is in force.
 type Egress struct {
 	prog     *programs
+	maps     egressMaps
 	numbers  *numbers
-	changes  *Clock
+	changes  *Changes
 	routes   *Routes
 	sessions *NATSessions
 	policies *egressPolicies
@@ -81,11 +82,11 @@ func hasReaders(e *overlay.Egress) bool {
 
 // restoreEgress reads which numbers a former process gave to egresses.
 func (eg *Egress) restoreEgress() error {
-	eg.numbers.egresses = make([]bpfEgressPolicy, eg.prog.objs.EgressPolicies.MaxEntries())
-	eg.pool.addrs = make([]bpfAddr, eg.prog.objs.Pool.MaxEntries())
+	eg.numbers.egresses = make([]bpfEgressPolicy, eg.maps.EgressPolicies.MaxEntries())
+	eg.pool.addrs = make([]bpfAddr, eg.maps.Pool.MaxEntries())
 	eg.pool.taken = make([]bool, len(eg.pool.addrs))
-	if err := readArray(eg.prog.objs.EgressPolicies, eg.numbers.egresses); err != nil {
+	if err := readArray(eg.maps.EgressPolicies, eg.numbers.egresses); err != nil {
 		return err
 	}
-	return readArray(eg.prog.objs.Pool, eg.pool.addrs)
+	return readArray(eg.maps.Pool, eg.pool.addrs)
 }

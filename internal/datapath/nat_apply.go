@@ -199,7 +199,7 @@ func localKey(router uint32, addr netip.Addr) bpfLocalKey {
 // parts of the pool are there before the entries that point at them.
 func (eg *Egress) writeEgresses(p *egressPlan) (changed map[uint32]bool, err error) {
 	for _, id := range p.hops {
-		if err := putSlot(eg.prog.objs.Nexthops, uint32(id), eg.routes.hops[id]); err != nil {
+		if err := putSlot(eg.routes.maps.Nexthops, uint32(id), eg.routes.hops[id]); err != nil {
 			return nil, err
 		}
 	}
@@ -247,7 +247,7 @@ func (eg *Egress) putEgressEntry(id uint32, e bpfEgressPolicy) error {
 	if eg.numbers.egresses[id] == e {
 		return nil
 	}
-	if err := eg.prog.objs.EgressPolicies.Put(id, &e); err != nil {
+	if err := eg.maps.EgressPolicies.Put(id, &e); err != nil {
 		return fmt.Errorf("write egress %d: %w", id, err)
 	}
 	eg.numbers.egresses[id] = e
@@ -286,7 +286,7 @@ func (eg *Egress) steerOwned(want map[bpfLocalKey]uint32, rerouted map[uint32]bo
 		if now, ok := eg.owned[k]; ok && now == segment {
 			continue
 		}
-		if err := eg.prog.objs.LocalAddrs.Put(k, segment); err != nil {
+		if err := eg.routes.maps.LocalAddrs.Put(k, segment); err != nil {
 			return fmt.Errorf("answer for %s: %w", addrOf(k.Addr.W), err)
 		}
 		rerouted[k.Router] = true
@@ -295,7 +295,7 @@ func (eg *Egress) steerOwned(want map[bpfLocalKey]uint32, rerouted map[uint32]bo
 		if _, ok := want[k]; ok {
 			continue
 		}
-		if err := eg.prog.objs.LocalAddrs.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := eg.routes.maps.LocalAddrs.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("no longer answer for %s: %w", addrOf(k.Addr.W), err)
 		}
 		rerouted[k.Router] = true

@@ -25,7 +25,7 @@ func (w *world) entry(t testing.TB, name string) (e bpfEgressPolicy) {
 	if !ok {
 		t.Fatalf("egress %s has no number", name)
 	}
-	must(t, w.dp.prog.objs.EgressPolicies.Lookup(id, &e))
+	must(t, w.dp.Egress.maps.EgressPolicies.Lookup(id, &e))
 	return e
 }
 
@@ -33,7 +33,7 @@ func (w *world) poolOf(t testing.TB, e bpfEgressPolicy, family int) (addrs []net
 	t.Helper()
 	for i := range e.Family[family].Count {
 		var a bpfAddr
-		must(t, w.dp.prog.objs.Pool.Lookup(e.Family[family].Pool+i, &a))
+		must(t, w.dp.Egress.maps.Pool.Lookup(e.Family[family].Pool+i, &a))
 		addrs = append(addrs, addrOf(a.W))
 	}
 	return addrs
@@ -44,20 +44,20 @@ func (w *world) poolOf(t testing.TB, e bpfEgressPolicy, family int) (addrs []net
 func (w *world) local(t testing.TB, address string) (segment string, behind bool) {
 	t.Helper()
 	var v uint32
-	err := w.dp.prog.objs.LocalAddrs.Lookup(localKey(w.dp.numbers.names.routeIDs["main"], addr(address)), &v)
+	err := w.dp.Routes.maps.LocalAddrs.Lookup(localKey(w.dp.numbers.names.routeIDs["main"], addr(address)), &v)
 	must(t, ignoreMissing(err))
 	return w.dp.numbers.names.segments[v&^(localNAT|localLeased)], v&localNAT != 0
 }
 
 func (w *world) segmentEntry(t testing.TB, name string) (s bpfSegment) {
 	t.Helper()
-	must(t, w.dp.prog.objs.Segments.Lookup(w.dp.numbers.names.segIDs[name], &s))
+	must(t, w.dp.numbers.maps.Segments.Lookup(w.dp.numbers.names.segIDs[name], &s))
 	return s
 }
 
 func (w *world) router(t testing.TB, name string) (r bpfRouter) {
 	t.Helper()
-	must(t, w.dp.prog.objs.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r))
+	must(t, w.dp.numbers.maps.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r))
 	return r
 }
 
@@ -109,7 +109,7 @@ func TestEgressTables(t *testing.T) {
 	}
 	var f bpfPortForward
 	key := bpfPortForwardKey{Router: w.dp.numbers.names.routeIDs["main"], Proto: 6, Port: wire16(8080), Addr: bpfAddr{W: wireAddr(addr(uplink4))}}
-	must(t, w.dp.prog.objs.PortForwards.Lookup(key, &f))
+	must(t, w.dp.NATSessions.maps.PortForwards.Lookup(key, &f))
 	if addrOf(f.Addr.W) != addr("10.0.1.10") || wire16(f.Port) != 80 || f.Egress != uint16(w.dp.numbers.names.egressIDs["uplink/up"]) {
 		t.Errorf("forward %+v", f)
 	}
@@ -143,7 +143,7 @@ func TestEgressStays(t *testing.T) {
 // hopOfBucket is the remote to which a bucket's sources go.
 func (w *world) hopOfBucket(t testing.TB, e bpfEgressPolicy, family, bucket int) (hop bpfNexthop, remote netip.Addr) {
 	t.Helper()
-	must(t, w.dp.prog.objs.Nexthops.Lookup(uint32(e.Family[family].Nexthops[bucket]), &hop))
+	must(t, w.dp.Routes.maps.Nexthops.Lookup(uint32(e.Family[family].Nexthops[bucket]), &hop))
 	_, remote = w.dp.numbers.vportName(uint32(hop.Vport))
 	return hop, remote
 }
@@ -214,7 +214,7 @@ func TestEgressIsPruned(t *testing.T) {
 		}
 		w.apply(t)
 		var e bpfEgressPolicy
-		must(t, w.dp.prog.objs.EgressPolicies.Lookup(id, &e))
+		must(t, w.dp.Egress.maps.EgressPolicies.Lookup(id, &e))
 		if e.Used != 0 || e.Family[0].Count != 0 {
 			t.Errorf("restart %t: the entry is %+v", restart, e)
 		}
@@ -232,7 +232,7 @@ func TestEgressIsPruned(t *testing.T) {
 		w.apply(t)
 		natSessions, returns := w.allNATSessions(t)
 		r := bpfRouter{}
-		must(t, w.dp.prog.objs.Routers.Lookup(router, &r))
+		must(t, w.dp.numbers.maps.Routers.Lookup(router, &r))
 		s := w.segmentEntry(t, "up")
 		if r.Flags != 0 || s.Egress != 0 || s.Flags&bpfSegmentFlagsSEGMENT_TRANSLATED != 0 || w.egressCompiled(t) != 0 || len(natSessions)+len(returns) != 0 {
 			t.Errorf("restart %t: router %+v, uplink %+v, rules %d, %d sessions", restart, r, s, w.egressCompiled(t), len(natSessions))
@@ -240,7 +240,7 @@ func TestEgressIsPruned(t *testing.T) {
 		if segment, behind := w.local(t, uplink4); segment != "up" || behind {
 			t.Errorf("restart %t: the uplink's address is of %q, for others %t", restart, segment, behind)
 		}
-		each(t, w.dp.prog.objs.PortForwards, func(k bpfPortForwardKey, _ bpfPortForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
+		each(t, w.dp.NATSessions.maps.PortForwards, func(k bpfPortForwardKey, _ bpfPortForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
 	}
 }
 
@@ -363,7 +363,7 @@ func TestLease(t *testing.T) {
 	if asks(webFirst4) || !asks(two4) || !asks(uplink4) {
 		t.Error("without a lease: want an answer for all but the leased one")
 	}
-	lease, err := w.dp.Clock.Lease()
+	lease, err := w.dp.Changes.Lease()
 	must(t, err)
 	must(t, lease.Renew())
 	must(t, lease.Close())
@@ -377,7 +377,7 @@ func TestLease(t *testing.T) {
 		25 * 24 * time.Hour: false, 40 * 24 * time.Hour: false, 49 * 24 * time.Hour: false,
 	} {
 		renewed := uint32((int64(now) - int64(age)) / int64(time.Millisecond))
-		must(t, w.dp.prog.objs.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), renewed))
+		must(t, w.dp.Changes.maps.GlobalCounters.Put(uint32(bpfGlobalCounterGLOBAL_LEASE), renewed))
 		if asks(webFirst4) != want {
 			t.Errorf("the lease was renewed %s ago: answered %t, want %t", age, !want, want)
 		}

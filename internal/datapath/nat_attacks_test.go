@@ -285,7 +285,7 @@ func TestNATLimitOutlivesOtherSources(t *testing.T) {
 		t.Fatal(why)
 	}
 	var session bpfNatSession
-	each(t, w.dp.prog.objs.NatSessions, func(_ bpfCtKey, s bpfNatSession) { session = s })
+	each(t, w.dp.NATSessions.maps.NatSessions, func(_ bpfCtKey, s bpfNatSession) { session = s })
 	w.forgetNATSessions(t)
 	for at := 0; at < sources; at += size {
 		var keys []bpfCtKey
@@ -293,12 +293,12 @@ func TestNATLimitOutlivesOtherSources(t *testing.T) {
 			k := bpfCtKey{Zone: w.dp.numbers.names.routeIDs["main"], Proto: 17, InsidePort: 1, OutsidePort: 1}
 			k.Inside.W = wireAddr(netip.AddrFrom4([4]byte{10, byte(100 + (at+i)>>16), byte((at + i) >> 8), byte(at + i)}))
 			k.Outside.W = wireAddr(netip.MustParseAddr("203.0.113.5"))
-			must(t, w.dp.prog.objs.NatSessions.Put(k, session))
+			must(t, w.dp.NATSessions.maps.NatSessions.Put(k, session))
 			keys = append(keys, k)
 		}
 		w.natGCStats(t)
 		for _, k := range keys {
-			must(t, w.dp.prog.objs.NatSessions.Delete(k))
+			must(t, w.dp.NATSessions.maps.NatSessions.Delete(k))
 		}
 	}
 	w.natGCStats(t)
@@ -330,8 +330,8 @@ func TestFragmentsOfACoreAhead(t *testing.T) {
 	w.natBoth(t,
 		"dave: piece 0 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => isp: piece 0 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150")
 	ahead := uint64(4 * time.Millisecond)
-	changeEach[bpfFragmentKey](t, w.dp.prog.objs.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs += ahead })
-	changeEach[bpfFragmentKey](t, w.dp.prog.objs.Fragments, func(ns *uint64) { *ns += ahead })
+	changeEach[bpfFragmentKey](t, w.dp.Egress.maps.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs += ahead })
+	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(ns *uint64) { *ns += ahead })
 	n := &natTalk{t, w, map[string]string{}}
 	n.follow(natFamily(true,
 		"dave: piece 1 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => isp: piece 1 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150")...)

@@ -16,12 +16,12 @@ type Lease struct {
 }
 
 // Lease returns the lease of this data path.
-func (ch *Clock) Lease() (Lease, error) {
-	counters, err := ch.prog.objs.GlobalCounters.Clone()
+func (cg *Changes) Lease() (Lease, error) {
+	counters, err := cg.maps.GlobalCounters.Clone()
 	if err != nil {
 		return Lease{}, fmt.Errorf("lease of addresses: %w", err)
 	}
-	return Lease{Renew: func() error { return renewLease(ch.prog.kernel.Clock, counters) }, Close: counters.Close}, nil
+	return Lease{Renew: func() error { return renewLease(cg.prog.kernel.Clock, counters) }, Close: counters.Close}, nil
 }
 
 func renewLease(clock kernel.Clock, counters kernel.Map) error {

@@ -101,7 +101,7 @@ func TestNATPortsComeBack(t *testing.T) {
 	if _, err := w.dp.NATSessions.NATSweep(); err != nil {
 		t.Fatal(err)
 	}
-	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.prog.objs.NatReverse); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.NATSessions.maps.NatReverse); n != 0 {
 		t.Fatalf("%d returns after the sweep", n)
 	}
 	for i, want := range []string{"", "", "nat-exhausted"} {

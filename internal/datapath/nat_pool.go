@@ -86,7 +86,7 @@ func (eg *Egress) putPool(part poolPart, addrs []bpfAddr) error {
 	for i := range keys {
 		keys[i] = part.first + uint32(i)
 	}
-	if _, err := eg.prog.objs.Pool.BatchUpdate(keys, addrs, nil); err != nil {
+	if _, err := eg.maps.Pool.BatchUpdate(keys, addrs, nil); err != nil {
 		return fmt.Errorf("write the addresses of pools: %w", err)
 	}
 	copy(eg.pool.addrs[part.first:], addrs)

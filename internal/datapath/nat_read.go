@@ -92,7 +92,7 @@ func (se *NATSessions) ReadNATEvents(most int, do func(n *NATEvent)) error {
 		return nil
 	}
 	var n NATEvent
-	return se.natEvents.take(&se.prog.kernel, "the events of NAT", se.prog.objs.NatEvents, most, func(raw *bpfNatEvent, now uint64) {
+	return se.natEvents.take(&se.prog.kernel, "the events of NAT", se.maps.NatEvents, most, func(raw *bpfNatEvent, now uint64) {
 		n.Event, n.AgeNS = natEventKinds[raw.Event], since(now, raw.Ns)
 		se.natSession(&n.Session, &raw.Key, &raw.Session, now)
 		n.Record = se.record(&raw.Key, &raw.Session, now)

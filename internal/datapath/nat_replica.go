@@ -49,7 +49,7 @@ func (se *NATSessions) noteOver(k *bpfCtKey, b *bpfNatSession) error {
 	if !slices.Contains([]bpfCtState{bpfCtStateCT_STATE_TIME_WAIT, bpfCtStateCT_STATE_CLOSED}, ctState(k.Proto, bpfCtBits(b.Ct.Bits))) {
 		return nil
 	}
-	if err := se.prog.objs.NatOver.Put(nil, k); err != nil && !isFull(err) {
+	if err := se.maps.NatOver.Put(nil, k); err != nil && !isFull(err) {
 		return fmt.Errorf("note that a replica is over: %w", err)
 	}
 	return nil
@@ -117,7 +117,7 @@ func sessionKey(back bpfCtKey, o bpfNatOrig) bpfCtKey {
 func (se *NATSessions) isForwardedElsewhere(back *bpfCtKey, o bpfNatOrig) bool {
 	var f bpfPortForward
 	at := bpfPortForwardKey{Router: back.Zone, Proto: back.Proto, Port: back.InsidePort, Addr: back.Inside}
-	return se.prog.objs.PortForwards.Lookup(at, &f) == nil && (f.Addr != o.Addr || f.Port != o.Port)
+	return se.maps.PortForwards.Lookup(at, &f) == nil && (f.Addr != o.Addr || f.Port != o.Port)
 }
 
 // putReplica puts the return first, as the programs do: it is what nobody else may have.
@@ -126,10 +126,10 @@ func (se *NATSessions) putReplica(k *bpfCtKey, b *bpfNatSession) error {
 	if se.isForwardedElsewhere(&back, origin) {
 		return errConflict
 	}
-	err := se.prog.objs.NatReverse.Update(&back, &origin, ebpf.UpdateNoExist)
+	err := se.maps.NatReverse.Update(&back, &origin, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		var there bpfNatOrig
-		if se.prog.objs.NatReverse.Lookup(&back, &there) != nil || there.Addr != origin.Addr || there.Port != origin.Port {
+		if se.maps.NatReverse.Lookup(&back, &there) != nil || there.Addr != origin.Addr || there.Port != origin.Port {
 			return errConflict
 		}
 		return se.putNATSession(k, b)
@@ -161,12 +161,12 @@ func (se *NATSessions) putMapping(k *bpfCtKey, b *bpfNatSession) error {
 
 // putNATSession writes a replica's session, whose return is there.
 func (se *NATSessions) putNATSession(k *bpfCtKey, b *bpfNatSession) error {
-	err := se.prog.objs.NatSessions.Update(k, b, ebpf.UpdateNoExist)
+	err := se.maps.NatSessions.Update(k, b, ebpf.UpdateNoExist)
 	if !errors.Is(err, ebpf.ErrKeyExist) {
 		return err
 	}
 	var there bpfNatSession
-	if se.prog.objs.NatSessions.Lookup(k, &there) != nil {
+	if se.maps.NatSessions.Lookup(k, &there) != nil {
 		return errConflict // it ends at this moment
 	}
 	same := there.Addr == b.Addr && there.Port == b.Port
@@ -180,7 +180,7 @@ func (se *NATSessions) putNATSession(k *bpfCtKey, b *bpfNatSession) error {
 		b.Flags &^= uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA)
 		b.Ct.Bits |= there.Ct.Bits
 	}
-	if err := se.prog.objs.NatSessions.Update(k, b, ebpf.UpdateExist); err != nil {
+	if err := se.maps.NatSessions.Update(k, b, ebpf.UpdateExist); err != nil {
 		return errConflict
 	}
 	if same {
@@ -218,13 +218,13 @@ func (se *NATSessions) DeleteNATRecords(records []NATRecord) (gone int, err erro
 
 func (se *NATSessions) deleteReplica(k *bpfCtKey, b *bpfNatSession) (ended bool, err error) {
 	var there bpfNatSession
-	if err := se.prog.objs.NatSessions.Lookup(k, &there); err != nil {
+	if err := se.maps.NatSessions.Lookup(k, &there); err != nil {
 		return false, ignoreMissing(err)
 	}
 	if !isReplica(&there) || there.Addr != b.Addr || there.Port != b.Port {
 		return false, nil
 	}
-	if err := ignoreMissing(se.prog.objs.NatSessions.Delete(k)); err != nil {
+	if err := ignoreMissing(se.maps.NatSessions.Delete(k)); err != nil {
 		return false, fmt.Errorf("delete a replica: %w", err)
 	}
 	back := returnKey(k, &there)
@@ -232,7 +232,7 @@ func (se *NATSessions) deleteReplica(k *bpfCtKey, b *bpfNatSession) (ended bool,
 }
 
 func (se *NATSessions) deleteReturn(back *bpfCtKey) error {
-	if err := ignoreMissing(se.prog.objs.NatReverse.Delete(back)); err != nil {
+	if err := ignoreMissing(se.maps.NatReverse.Delete(back)); err != nil {
 		return fmt.Errorf("delete the return of a session: %w", err)
 	}
 	return nil

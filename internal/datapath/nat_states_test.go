@@ -118,7 +118,7 @@ func (w *world) lasts(t *testing.T, lasts time.Duration) {
 		natSessions, _ := w.allNATSessions(t)
 		t.Fatalf("5 s after its time: %+v, %v, sessions %v", c, err, natSessions)
 	}
-	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.prog.objs.NatReverse); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.NATSessions.maps.NatReverse); n != 0 {
 		t.Errorf("%d returns are left", n)
 	}
 }

@@ -176,7 +176,7 @@ func (eg *Egress) writeTranslation(p *plan) error {
 	for id := range changed {
 		p.rerouted[id] = true
 	}
-	portForwards, err := put(eg.prog.objs.PortForwards, p.nat.portForwards)
+	portForwards, err := put(eg.sessions.maps.PortForwards, p.nat.portForwards)
 	for _, k := range portForwards {
 		p.rerouted[k.Router] = true
 	}
@@ -194,7 +194,7 @@ func (eg *Egress) takePorts(forwards []bpfPortForwardKey) error {
 		fresh[k] = true
 	}
 	gone := map[bpfCtKey]bpfCtKey{}
-	err := walk(eg.prog.objs.NatReverse, func(back bpfCtKey, o bpfNatOrig) {
+	err := walk(eg.sessions.maps.NatReverse, func(back bpfCtKey, o bpfNatOrig) {
 		at := bpfPortForwardKey{Router: back.Zone, Proto: back.Proto, Port: back.InsidePort, Addr: back.Inside}
 		if !fresh[at] || !eg.sessions.isForwardedElsewhere(&back, o) {
 			return
@@ -202,7 +202,7 @@ func (eg *Egress) takePorts(forwards []bpfPortForwardKey) error {
 		gone[back] = sessionKey(back, o)
 	})
 	for back, k := range gone {
-		err = errors.Join(err, ignoreMissing(eg.prog.objs.NatSessions.Delete(k)), eg.sessions.deleteReturn(&back))
+		err = errors.Join(err, ignoreMissing(eg.sessions.maps.NatSessions.Delete(k)), eg.sessions.deleteReturn(&back))
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func (eg *Egress) engage(p *plan) error {
 // pruneTranslation ends translations that are no longer wanted, when the routes are gone
 // by which something could leave without them.
 func (eg *Egress) pruneTranslation(p *plan) error {
-	errs := []error{pruneMap(eg.prog.objs.PortForwards, p.nat.portForwards, func(k bpfPortForwardKey) error { return eg.routes.reroute(k.Router) })}
+	errs := []error{pruneMap(eg.sessions.maps.PortForwards, p.nat.portForwards, func(k bpfPortForwardKey) error { return eg.routes.reroute(k.Router) })}
 	if p.nat.rules.late {
 		errs = append(errs, eg.policies.putEgressRules(p))
 	}
@@ -243,12 +243,12 @@ func (eg *Egress) pruneTranslation(p *plan) error {
 // untranslate ends what a segment translates.
 func (eg *Egress) untranslate(id uint32, vport bpfSegment) error {
 	var now bpfSegment
-	if err := eg.prog.objs.Segments.Lookup(id, &now); err != nil {
+	if err := eg.numbers.maps.Segments.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read segment %d: %w", id, err)
 	}
 	now.Flags, now.Egress = vport.Flags, vport.Egress
 	now.Generation += generationStep
-	if err := eg.prog.objs.Segments.Put(id, now); err != nil {
+	if err := eg.numbers.maps.Segments.Put(id, now); err != nil {
 		return fmt.Errorf("write segment %d: %w", id, err)
 	}
 	return nil

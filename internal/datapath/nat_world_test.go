@@ -141,24 +141,23 @@ func bySource(e *fib.Egress) {
 // forgetNATSessions leaves NAT as it was before the first packet.
 func (w *world) forgetNATSessions(t testing.TB) {
 	t.Helper()
-	m := &w.dp.prog.objs
-	removeAll[bpfCtKey, bpfNatSession](t, m.NatSessions)
-	removeAll[bpfCtKey, bpfNatOrig](t, m.NatReverse)
-	removeAll[bpfNatHostKey, bpfNatHostCount](t, m.NatHostCounts)
-	removeAll[bpfFragmentKey, bpfFragmentTranslation](t, m.NatFragments)
-	removeAll[bpfCtKey, bpfNatSession](t, m.NatInbound)
-	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
+	removeAll[bpfCtKey, bpfNatSession](t, w.dp.NATSessions.maps.NatSessions)
+	removeAll[bpfCtKey, bpfNatOrig](t, w.dp.NATSessions.maps.NatReverse)
+	removeAll[bpfNatHostKey, bpfNatHostCount](t, w.dp.Egress.maps.NatHostCounts)
+	removeAll[bpfFragmentKey, bpfFragmentTranslation](t, w.dp.Egress.maps.NatFragments)
+	removeAll[bpfCtKey, bpfNatSession](t, w.dp.NATSessions.maps.NatInbound)
+	removeAll[bpfFlowKey, bpfFlow](t, w.dp.Flows.maps.Flows)
 	w.natGCStats(t) // nobody's sessions are counted any more
 }
 
 // ageNATSessions lets time pass for all that NAT and the flow cache remember.
 func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 	t.Helper()
-	m, ns := &w.dp.prog.objs, uint64(by)
-	for _, m := range []kernel.Map{m.NatSessions, m.NatInbound} {
+	ns := uint64(by)
+	for _, m := range []kernel.Map{w.dp.NATSessions.maps.NatSessions, w.dp.NATSessions.maps.NatInbound} {
 		changeEach[bpfCtKey](t, m, func(b *bpfNatSession) { b.Ct.SeenNs -= ns })
 	}
-	changeEach[bpfFragmentKey](t, m.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs -= ns })
+	changeEach[bpfFragmentKey](t, w.dp.Egress.maps.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
 }
 
@@ -166,8 +165,8 @@ func (w *world) ageNATSessions(t testing.TB, by time.Duration) {
 func (w *world) allNATSessions(t testing.TB) (map[bpfCtKey]bpfNatSession, map[bpfCtKey]bpfNatOrig) {
 	t.Helper()
 	natSessions, returns := map[bpfCtKey]bpfNatSession{}, map[bpfCtKey]bpfNatOrig{}
-	each(t, w.dp.prog.objs.NatSessions, func(k bpfCtKey, b bpfNatSession) { natSessions[k] = b })
-	each(t, w.dp.prog.objs.NatReverse, func(k bpfCtKey, o bpfNatOrig) { returns[k] = o })
+	each(t, w.dp.NATSessions.maps.NatSessions, func(k bpfCtKey, b bpfNatSession) { natSessions[k] = b })
+	each(t, w.dp.NATSessions.maps.NatReverse, func(k bpfCtKey, o bpfNatOrig) { returns[k] = o })
 	return natSessions, returns
 }
 
@@ -205,7 +204,7 @@ func (w *world) checkNATSessions(t testing.TB) {
 	if len(returns) != len(natSessions) {
 		t.Errorf("%d sessions and %d returns", len(natSessions), len(returns))
 	}
-	each(t, w.dp.prog.objs.NatHostCounts, func(k bpfNatHostKey, h bpfNatHostCount) {
+	each(t, w.dp.Egress.maps.NatHostCounts, func(k bpfNatHostKey, h bpfNatHostCount) {
 		if h.Count != counts[k] {
 			t.Errorf("source %s has %d sessions, %d are counted", addrOf(k.Addr.W), counts[k], h.Count)
 		}
@@ -225,7 +224,7 @@ func natKeyWords(k bpfCtKey) string {
 
 func (w *world) egressNumbered(t testing.TB, number uint16) (e bpfEgressPolicy, ok bool) {
 	t.Helper()
-	must(t, w.dp.prog.objs.EgressPolicies.Lookup(uint32(number), &e))
+	must(t, w.dp.Egress.maps.EgressPolicies.Lookup(uint32(number), &e))
 	return e, number != 0 && e.Used != 0
 }
 

@@ -18,11 +18,11 @@ func (ho *Hosts) Neighbours() ([]Neighbour, error) {
 		return nil, err
 	}
 	at := make(map[bpfFdbKey]uint32)
-	if err := walk(ho.prog.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) { at[k] = e.Vport }); err != nil {
+	if err := walk(ho.maps.Fdb, func(k bpfFdbKey, e bpfFdbEntry) { at[k] = e.Vport }); err != nil {
 		return nil, err
 	}
 	list := []Neighbour{}
-	err = walk(ho.prog.objs.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
+	err = walk(ho.maps.Neighbours, func(k bpfNeighbourKey, e bpfNeighbour) {
 		n := Neighbour{Segment: ho.numbers.names.segments[k.Segment], Addr: addrOf(k.Addr.W), MAC: e.Mac, Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin]}
 		n.ND = ndFlags(n.Addr, e.Flags)
 		n.Port, n.Remote = ho.numbers.vportName(at[bpfFdbKey{Segment: k.Segment, Mac: e.Mac}])

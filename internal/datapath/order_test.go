@@ -95,7 +95,7 @@ func TestOrderGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		flow.GapSince = uint32(now-uint64(ago)) | 1
-		if err := w.dp.prog.objs.Flows.Put(key, flow); err != nil {
+		if err := w.dp.Flows.maps.Flows.Put(key, flow); err != nil {
 			t.Fatal(err)
 		}
 		_, events := w.counted(t, func() { w.fromUnderlay(t, w.fromRemote(segmentAt(1001, "ack", 0))) })
@@ -117,7 +117,7 @@ func TestOrderIgnoresPadding(t *testing.T) {
 func (w *world) onlyFlow(t *testing.T) (key bpfFlowKey, flow bpfFlow) {
 	t.Helper()
 	n := 0
-	err := walk(w.dp.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+	err := walk(w.dp.Flows.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
 		key, flow = k, f
 		n++
 	})

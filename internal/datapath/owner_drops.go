@@ -25,14 +25,14 @@ type ownerReason struct {
 
 // OwnerDrops are those of all owners of a kind, the most first. Their sum is that of Drops: what is
 // not known of an owner is told of none.
-func (co *Traffic) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
-	all, err := co.Drops() // first, so that no owner has more than all
+func (tf *Traffic) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
+	all, err := tf.Drops() // first, so that no owner has more than all
 	if err != nil {
 		return nil, err
 	}
 	owners := map[ownerReason]Counters{}
-	if err := co.eachOwnerDrop(func(k bpfDropOwner, c Counters) {
-		if name := co.numbers.dropOwner(kind, k); name != "" && int(k.Reason) < len(co.prog.words.reasons) {
+	if err := tf.eachOwnerDrop(func(k bpfDropOwner, c Counters) {
+		if name := tf.numbers.dropOwner(kind, k); name != "" && int(k.Reason) < len(tf.prog.words.reasons) {
 			at := ownerReason{kind, name, k.Reason}
 			owners[at] = owners[at].plus(c)
 		}
@@ -45,7 +45,7 @@ func (co *Traffic) OwnerDrops(kind OwnerKind) ([]OwnerDrop, error) {
 	}
 	var list []OwnerDrop
 	for at, c := range owners {
-		w := co.prog.words.reasons[at.reason]
+		w := tf.prog.words.reasons[at.reason]
 		list = append(list, OwnerDrop{at.kind, at.owner, Drop{Reason: w.name, Description: w.text, Packets: c.Packets, Bytes: c.Bytes}})
 		left := rest[w.name]
 		left.Packets -= min(c.Packets, left.Packets)
@@ -79,10 +79,10 @@ func (nu *numbers) dropOwner(kind OwnerKind, k bpfDropOwner) string {
 }
 
 // eachOwnerDrop sums the counters over the cores.
-func (co *Traffic) eachOwnerDrop(do func(bpfDropOwner, Counters)) error {
+func (tf *Traffic) eachOwnerDrop(do func(bpfDropOwner, Counters)) error {
 	var key bpfDropOwner
 	var perCPU []bpfCounter
-	entries := co.prog.objs.OwnerDrops.Iterate()
+	entries := tf.maps.OwnerDrops.Iterate()
 	for entries.Next(&key, &perCPU) {
 		var sum Counters
 		for _, c := range perCPU {
@@ -100,12 +100,12 @@ func (co *Traffic) eachOwnerDrop(do func(bpfDropOwner, Counters)) error {
 type newOwners struct{ vports, segments map[uint32]bool }
 
 // clearDrops starts the drops of new owners at zero.
-func (co *Traffic) clearDrops(fresh newOwners) error {
+func (tf *Traffic) clearDrops(fresh newOwners) error {
 	if len(fresh.vports)+len(fresh.segments) == 0 {
 		return nil
 	}
 	var gone []bpfDropOwner
-	if err := co.eachOwnerDrop(func(k bpfDropOwner, _ Counters) {
+	if err := tf.eachOwnerDrop(func(k bpfDropOwner, _ Counters) {
 		if fresh.vports[k.Vport] || fresh.segments[k.Segment] {
 			gone = append(gone, k)
 		}
@@ -113,7 +113,7 @@ func (co *Traffic) clearDrops(fresh newOwners) error {
 		return err
 	}
 	for _, k := range gone {
-		if err := co.prog.objs.OwnerDrops.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := tf.maps.OwnerDrops.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("clear the drops of a new port or segment: %w", err)
 		}
 	}

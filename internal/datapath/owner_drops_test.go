@@ -65,7 +65,7 @@ func TestDropsOfNoRoom(t *testing.T) {
 	var filled []bpfDropOwner
 	for i := uint32(0); ; i++ {
 		k := bpfDropOwner{Reason: bpfReasonREASON_DENIED, Vport: 1 << 20, Segment: i}
-		if err := w.dp.prog.objs.OwnerDrops.Put(k, make([]bpfCounter, cores)); err != nil {
+		if err := w.dp.Traffic.maps.OwnerDrops.Put(k, make([]bpfCounter, cores)); err != nil {
 			break
 		}
 		if filled = append(filled, k); len(filled) > 20_000 {
@@ -74,7 +74,7 @@ func TestDropsOfNoRoom(t *testing.T) {
 	}
 	defer func() {
 		for _, k := range filled {
-			must(t, w.dp.prog.objs.OwnerDrops.Delete(k))
+			must(t, w.dp.Traffic.maps.OwnerDrops.Delete(k))
 		}
 	}()
 	before := w.ownerDrops(t, OwnerPort)

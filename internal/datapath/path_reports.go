@@ -14,7 +14,7 @@ import (
 // obeys none of it: it uses the MTUs of the tables.
 func (pa *Paths) PathReports() (map[overlay.Pair]PathReport, error) {
 	var first bpfPathKey
-	if err := pa.prog.objs.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := pa.maps.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, nil // as most often: this is asked for every 50 ms
 	}
 	now, err := pa.prog.kernel.Clock.Monotonic()
@@ -23,7 +23,7 @@ func (pa *Paths) PathReports() (map[overlay.Pair]PathReport, error) {
 	}
 	all := make(map[overlay.Pair]PathReport)
 	var old []bpfPathKey
-	err = walk(pa.prog.objs.PathReports, func(k bpfPathKey, r bpfPathReport) {
+	err = walk(pa.maps.PathReports, func(k bpfPathKey, r bpfPathReport) {
 		pair := overlay.Pair{Local: addrOf(k.Local.W), Remote: addrOf(k.Remote.W)}
 		_, known := pa.numbers.names.pathIDs[pair]
 		age := time.Duration(since(now, r.AtNs))
@@ -38,7 +38,7 @@ func (pa *Paths) PathReports() (map[overlay.Pair]PathReport, error) {
 		return nil, err
 	}
 	for _, k := range old {
-		if err := pa.prog.objs.PathReports.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := pa.maps.PathReports.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, fmt.Errorf("forget a report about a path: %w", err)
 		}
 	}
@@ -53,12 +53,12 @@ const reportInterval = time.Second
 func (pa *Paths) DecidePath(pair overlay.Pair) error {
 	k := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
 	var r bpfPathReport
-	err := pa.prog.objs.PathReports.Lookup(k, &r)
+	err := pa.maps.PathReports.Lookup(k, &r)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = pa.prog.objs.PathReports.Put(k, bpfPathReport{AtNs: r.AtNs})
+		err = pa.maps.PathReports.Put(k, bpfPathReport{AtNs: r.AtNs})
 	}
 	if err != nil {
 		return fmt.Errorf("end the report about the path %s: %w", pair, err)

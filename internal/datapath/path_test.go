@@ -81,9 +81,9 @@ func (w *world) reports(t testing.TB) map[overlay.Pair]PathReport {
 func (w *world) forgetReports(t testing.TB) {
 	t.Helper()
 	var all []bpfPathKey
-	err := walk(w.dp.prog.objs.PathReports, func(k bpfPathKey, _ bpfPathReport) { all = append(all, k) })
+	err := walk(w.dp.Paths.maps.PathReports, func(k bpfPathKey, _ bpfPathReport) { all = append(all, k) })
 	for _, k := range all {
-		err = errors.Join(err, w.dp.prog.objs.PathReports.Delete(k))
+		err = errors.Join(err, w.dp.Paths.maps.PathReports.Delete(k))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -182,15 +182,15 @@ func TestPathReportsAreLimited(t *testing.T) {
 		key := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
 		now, err := kernel.Host().Clock.Monotonic()
 		must(err)
-		must(w.dp.prog.objs.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(reportInterval)}))
+		must(w.dp.Paths.maps.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(reportInterval)}))
 		flood(49)
 		if mtu, vniMTU := w.reported(t, f.remotes[0]); mtu != 1399 || vniMTU != map[bool]int{true: 0, false: 1399}[f.tep.Is4()] {
 			t.Errorf("%d and %d are kept a second later", mtu, vniMTU)
 		}
 		// What was decided about long ago takes no room.
-		must(w.dp.prog.objs.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(2*reportInterval)}))
+		must(w.dp.Paths.maps.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(2*reportInterval)}))
 		w.reports(t)
-		if err := w.dp.prog.objs.PathReports.Lookup(key, new(bpfPathReport)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := w.dp.Paths.maps.PathReports.Lookup(key, new(bpfPathReport)); !errors.Is(err, ebpf.ErrKeyNotExist) {
 			t.Errorf("an old report is still there: %v", err)
 		}
 	}

@@ -68,7 +68,7 @@ func (pa *Paths) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
 	if err := pa.planPathGroups(pathPolicies, p); err != nil {
 		return err
 	}
-	if _, err := put(pa.prog.objs.PathGroups, p.pathGroups); err != nil {
+	if _, err := put(pa.maps.PathGroups, p.pathGroups); err != nil {
 		return err
 	}
 	for _, tep := range teps {
@@ -88,12 +88,12 @@ func (pa *Paths) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
 // both as others may be writing it.
 func (pa *Paths) markDown(id uint32) error {
 	var now bpfVport
-	if err := pa.prog.objs.Vports.Lookup(id, &now); err != nil {
+	if err := pa.numbers.maps.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
 	now.Flags ^= bpfVportFlagsVPORT_DOWN
 	pa.numbers.vports[id].Flags = now.Flags
-	if err := pa.prog.objs.Vports.Put(id, now); err != nil {
+	if err := pa.numbers.maps.Vports.Put(id, now); err != nil {
 		return fmt.Errorf("write end %d: %w", id, err)
 	}
 	return nil

@@ -97,13 +97,12 @@ func loadedBy(c Config) string {
 func (w *world) forgetAll(t testing.TB) {
 	t.Helper()
 	w.forget(t)
-	m := &w.dp.prog.objs
 	if w.cfg.Firewall != nil {
 		w.forgetConnections(t)
 		for _, number := range w.dp.Firewall.inForce.Rules {
 			var r bpfRuleCounters
-			must(t, m.Rules.Lookup(number, &r))
-			must(t, m.Rules.Put(number, bpfRuleCounters{Name: r.Name}))
+			must(t, w.dp.Firewall.maps.Rules.Lookup(number, &r))
+			must(t, w.dp.Firewall.maps.Rules.Put(number, bpfRuleCounters{Name: r.Name}))
 		}
 	}
 	if w.cfg.Egress != nil {

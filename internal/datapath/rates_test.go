@@ -248,7 +248,7 @@ func TestNewFlowsAreLimited(t *testing.T) {
 	if events["hit"] != 1 {
 		t.Errorf("events %v, want a hit", events)
 	}
-	must(t, w.dp.Clock.invalidate(w.dp.numbers.names.segIDs["blue"]))
+	must(t, w.dp.Changes.invalidate(w.dp.numbers.names.segIDs["blue"]))
 	drops, events = w.counted(t, func() {
 		w.fromPort(t, "p0", udpTo("53"))
 		w.fromPort(t, "p0", pkttest.Frame(alice, all, arp))
@@ -307,9 +307,9 @@ func TestBucketOfAnotherCoresClock(t *testing.T) {
 	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
 	var u bpfLimitUsage
-	must(t, w.dp.prog.objs.OwnerUsages.Lookup(id, &u))
+	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(id, &u))
 	u.Buckets[bpfLimitedRateRATE_BROADCAST] = bpfTokenBucket{FilledNs: now + 1e9}
-	must(t, w.dp.prog.objs.OwnerUsages.Put(id, u))
+	must(t, w.dp.Limits.maps.OwnerUsages.Put(id, u))
 	if drops, _ := w.counted(t, func() { w.fromPort(t, "p0", say(alice, all)) }); drops["storm-control"] != 1 {
 		t.Errorf("drops %v, want the frame refused", drops)
 	}

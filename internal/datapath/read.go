@@ -68,7 +68,7 @@ func (ho *Hosts) FDB() ([]FDBEntry, error) {
 		return nil, err
 	}
 	list := []FDBEntry{}
-	err = walk(ho.prog.objs.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
+	err = walk(ho.maps.Fdb, func(k bpfFdbKey, e bpfFdbEntry) {
 		entry := FDBEntry{
 			Segment: ho.numbers.names.segments[k.Segment], MAC: k.Mac,
 			Static: e.Origin == bpfHostOriginORIGIN_STATIC, Origin: origins[e.Origin], Sticky: e.Sticky == 1, Moves: e.Moves,
@@ -119,7 +119,7 @@ func (fl *Flows) Flows() ([]Flow, error) {
 		return nil, err
 	}
 	list := []Flow{}
-	err = walk(fl.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+	err = walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
 		list = append(list, fl.flow(k, f, now, generations))
 	})
 	if err != nil {
@@ -170,10 +170,10 @@ func (fl *Flows) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generatio
 }
 
 // traffic sums an end's counters over the cores.
-func (co *Traffic) traffic(id uint32) (bpfVportCounters, error) {
+func (tf *Traffic) traffic(id uint32) (bpfVportCounters, error) {
 	var sum bpfVportCounters
 	var perCPU []bpfVportCounters
-	if err := co.prog.objs.Traffic.Lookup(id, &perCPU); err != nil {
+	if err := tf.maps.Traffic.Lookup(id, &perCPU); err != nil {
 		return sum, fmt.Errorf("read the counters of end %d: %w", id, err)
 	}
 	for _, c := range perCPU {
@@ -187,22 +187,22 @@ func (co *Traffic) traffic(id uint32) (bpfVportCounters, error) {
 }
 
 // clearTraffic starts the counters of a number's new owner at zero.
-func (co *Traffic) clearTraffic(id uint32) error {
-	n, err := co.prog.kernel.Loader.Cores()
+func (tf *Traffic) clearTraffic(id uint32) error {
+	n, err := tf.prog.kernel.Loader.Cores()
 	if err != nil {
 		return err
 	}
-	if err := co.prog.objs.Traffic.Put(id, make([]bpfVportCounters, n)); err != nil {
+	if err := tf.maps.Traffic.Put(id, make([]bpfVportCounters, n)); err != nil {
 		return fmt.Errorf("clear the counters of end %d: %w", id, err)
 	}
 	return nil
 }
 
 // Ports reads the counters of every port, by name.
-func (co *Traffic) Ports() (map[string]PortCounters, error) {
-	all := make(map[string]PortCounters, len(co.numbers.names.portIDs))
-	for name, id := range co.numbers.names.portIDs {
-		c, err := co.traffic(id)
+func (tf *Traffic) Ports() (map[string]PortCounters, error) {
+	all := make(map[string]PortCounters, len(tf.numbers.names.portIDs))
+	for name, id := range tf.numbers.names.portIDs {
+		c, err := tf.traffic(id)
 		if err != nil {
 			return nil, err
 		}
@@ -213,14 +213,14 @@ func (co *Traffic) Ports() (map[string]PortCounters, error) {
 
 // TEPs reads the counters of every remote, by its first address. What was sent is the
 // sum over its paths.
-func (co *Traffic) TEPs() (map[netip.Addr]TEPCounters, error) {
-	all := make(map[netip.Addr]TEPCounters, len(co.numbers.names.tepIDs))
-	for pair, id := range co.numbers.names.pathIDs {
-		c, err := co.traffic(id)
+func (tf *Traffic) TEPs() (map[netip.Addr]TEPCounters, error) {
+	all := make(map[netip.Addr]TEPCounters, len(tf.numbers.names.tepIDs))
+	for pair, id := range tf.numbers.names.pathIDs {
+		c, err := tf.traffic(id)
 		if err != nil {
 			return nil, err
 		}
-		edge := co.numbers.edges[pair.Remote]
+		edge := tf.numbers.edges[pair.Remote]
 		sum := all[edge]
 		sum.Rx, sum.Tx = sum.Rx.plus(toCounters(c.Rx)), sum.Tx.plus(toCounters(c.Tx))
 		all[edge] = sum
@@ -229,10 +229,10 @@ func (co *Traffic) TEPs() (map[netip.Addr]TEPCounters, error) {
 }
 
 // Paths reads what was sent by each path.
-func (co *Traffic) Paths() (map[overlay.Pair]Counters, error) {
-	all := make(map[overlay.Pair]Counters, len(co.numbers.names.pathIDs))
-	for pair, id := range co.numbers.names.pathIDs {
-		c, err := co.traffic(id)
+func (tf *Traffic) Paths() (map[overlay.Pair]Counters, error) {
+	all := make(map[overlay.Pair]Counters, len(tf.numbers.names.pathIDs))
+	for pair, id := range tf.numbers.names.pathIDs {
+		c, err := tf.traffic(id)
 		if err != nil {
 			return nil, err
 		}
@@ -272,7 +272,7 @@ const (
 )
 
 func (fl *Flows) caches() ([]Cache, error) {
-	flows, transitFlows := fl.prog.objs.Flows, fl.prog.objs.TransitCache
+	flows, transitFlows := fl.maps.Flows, fl.maps.TransitCache
 	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: flows.Memlock()}
 	if err := walk(flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (fl *Flows) Stats() (Stats, error) {
 	for id, g := range generations.segments {
 		s.Generations[fl.numbers.names.segments[id]] = total(g)
 	}
-	if err := walk(fl.prog.objs.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
+	if err := walk(fl.hosts.maps.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
 		return s, err
 	}
 	if s.Caches, err = fl.caches(); err != nil {
@@ -351,7 +351,7 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 func (fl *Flows) ageFlows(now uint64) error {
 	var idle []bpfFlowKey
 	found := fl.limits.beginRecount(bpfLimitedCountCOUNT_FLOWS)
-	err := walk(fl.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+	err := walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
 		} else {
@@ -366,7 +366,7 @@ func (fl *Flows) ageFlows(now uint64) error {
 		return err
 	}
 	for _, k := range idle {
-		if err := fl.prog.objs.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := fl.maps.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete a flow: %w", err)
 		}
 	}

@@ -24,8 +24,8 @@ func TestReusedFlowEntryIsNotUsed(t *testing.T) {
 	}
 	bob, carol := w.flowOf(t, toBob), w.flowOf(t, toCarol)
 	var theirs bpfFlow
-	must(t, w.dp.prog.objs.Flows.Lookup(carol, &theirs))
-	must(t, w.dp.prog.objs.Flows.Put(bob, theirs))
+	must(t, w.dp.Flows.maps.Flows.Lookup(carol, &theirs))
+	must(t, w.dp.Flows.maps.Flows.Put(bob, theirs))
 	from, frame := queryOf(t, toBob)
 	_, r := w.verdictFrom(t, from, frame)
 	if len(r.out) <= len(frame) {
@@ -41,7 +41,7 @@ func (w *world) flowOf(t testing.TB, words string) (key bpfFlowKey) {
 	t.Helper()
 	_, frame := queryOf(t, words)
 	found := false
-	each(t, w.dp.prog.objs.Flows, func(k bpfFlowKey, _ bpfFlow) {
+	each(t, w.dp.Flows.maps.Flows, func(k bpfFlowKey, _ bpfFlow) {
 		if k.Dmac == [6]byte(frame[:6]) && k.Smac == [6]byte(frame[6:12]) {
 			key, found = k, true
 		}
@@ -61,13 +61,13 @@ func TestReusedConnectionEntryIsNotMoved(t *testing.T) {
 	for k := range list {
 		for other, c := range list {
 			if other != k {
-				must(t, w.dp.prog.objs.CtHalfOpen.Put(k, c))
+				must(t, w.dp.Firewall.maps.CtHalfOpen.Put(k, c))
 			}
 		}
 	}
 	w.passes(t, "bob > alice udp 999 from 53")
 	w.passes(t, "alice > bob udp 999 from 80")
-	if n := entries(t, w.dp.prog.objs.CtEstablished); n != 0 {
+	if n := entries(t, w.dp.Firewall.maps.CtEstablished); n != 0 {
 		t.Errorf("%d connections were moved with another's state", n)
 	}
 }

@@ -33,7 +33,7 @@ func busy(t *testing.T) *world {
 func (w *world) routerGeneration(t *testing.T, name string) uint32 {
 	t.Helper()
 	var r bpfRouter
-	if err := w.dp.prog.objs.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r); err != nil {
+	if err := w.dp.numbers.maps.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r); err != nil {
 		t.Fatal(err)
 	}
 	return r.Generation
@@ -65,7 +65,7 @@ func TestTakeoverOfRouters(t *testing.T) {
 	}
 	state := func() string {
 		return fmt.Sprint(w.dp.numbers.names.routeIDs, w.dp.numbers.names.segIDs, w.dp.numbers.names.portIDs, w.dp.numbers.names.tepIDs, w.routerGeneration(t, "main"),
-			w.generation(t, "blue"), w.generation(t, "green"), tries(t, w.dp.prog.objs.Routes), tries(t, w.dp.prog.objs.AllowedAddrs))
+			w.generation(t, "blue"), w.generation(t, "green"), tries(t, w.dp.Routes.maps.Routes), tries(t, w.dp.Ports.maps.AllowedAddrs))
 	}
 	before := state()
 	maps := w.contents(t)
@@ -138,12 +138,12 @@ func TestRoutersArePruned(t *testing.T) {
 				t.Errorf("restart %t: the map %s still has %v", restart, name, all[name])
 			}
 		}
-		if left := append(tries(t, w.dp.prog.objs.Routes), tries(t, w.dp.prog.objs.AllowedAddrs)...); len(left) != 0 {
+		if left := append(tries(t, w.dp.Routes.maps.Routes), tries(t, w.dp.Ports.maps.AllowedAddrs)...); len(left) != 0 {
 			t.Errorf("restart %t: %v are left", restart, left)
 		}
 		for id := range uint32(64) {
 			var r bpfRouter
-			if err := w.dp.prog.objs.Routers.Lookup(id, &r); err != nil || r.Used != 0 || r.Source4.W != [4]uint32{} {
+			if err := w.dp.numbers.maps.Routers.Lookup(id, &r); err != nil || r.Used != 0 || r.Source4.W != [4]uint32{} {
 				t.Errorf("restart %t: router %d is %+v (%v)", restart, id, r, err)
 			}
 		}

@@ -18,11 +18,11 @@ var encapsulations = map[overlay.Encapsulation]bpfEncapsulation{
 }
 
 // planSegments must come after the ports: remotes are the last members.
-func (fo *Ports) planSegments(t fib.Tables, p *plan) error {
-	p.nat.bySegment = fo.egress.egressSegments(t)
+func (po *Ports) planSegments(t fib.Tables, p *plan) error {
+	p.nat.bySegment = po.egress.egressSegments(t)
 	for _, s := range t.Segments {
-		id := fo.numbers.names.segIDs[s.Name]
-		segment, err := fo.segment(s, t)
+		id := po.numbers.names.segIDs[s.Name]
+		segment, err := po.segment(s, t)
 		if err != nil {
 			return err
 		}
@@ -31,17 +31,17 @@ func (fo *Ports) planSegments(t fib.Tables, p *plan) error {
 		}
 		setEVPN(&segment, s, t)
 		p.evpn[id] = s.EVPN != nil
-		fo.egress.translate(id, s, &segment, t, p)
-		fo.numbers.segments[id] = segment
+		po.egress.translate(id, s, &segment, t, p)
+		po.numbers.segments[id] = segment
 		if s.VNI != 0 {
 			p.vnis[bpfVniKey{Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort)}] = id
 		}
 		p.planGateway(id, segment.Router, s)
 		p.planOptions(s.Tunnel.Options)
-		if err := fo.planRemotes(id, s, t.NoLearning[s.Name], p); err != nil {
+		if err := po.planRemotes(id, s, t.NoLearning[s.Name], p); err != nil {
 			return err
 		}
-		fo.planStatic(id, s, p)
+		po.planStatic(id, s, p)
 		if n := p.counts[id]; n > maxMembers {
 			p.unplaced.add(fmt.Errorf("segment %s has %d ports and remotes: what is flooded reaches the first %d", s.Name, n, maxMembers))
 		}
@@ -50,7 +50,7 @@ func (fo *Ports) planSegments(t fib.Tables, p *plan) error {
 }
 
 // segment is s as the data path has it, less generation and members.
-func (fo *Ports) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) {
+func (po *Ports) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) {
 	e := bpfSegment{
 		Vni: uint32(s.VNI), UdpPort: wire16(s.Tunnel.UDPPort), Used: 1, Encap: encapsulations[s.Tunnel.Encapsulation],
 	}
@@ -80,7 +80,7 @@ func (fo *Ports) segment(s overlay.Segment, t fib.Tables) (bpfSegment, error) {
 	}
 	setOuter(&e, s.Tunnel)
 	if g := s.Gateway; g != nil {
-		router, ok := fo.numbers.names.routeIDs[g.Router]
+		router, ok := po.numbers.names.routeIDs[g.Router]
 		if !ok {
 			return e, fmt.Errorf("segment %s: there is no router %q", s.Name, g.Router)
 		}
@@ -217,14 +217,14 @@ const maxMembers = 1024
 // remoteNoLearning is REMOTE_UNTAUGHT of bpf/abi/abi.h.
 const remoteNoLearning = 1 << 31
 
-func (fo *Ports) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Addr, p *plan) error {
+func (po *Ports) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Addr, p *plan) error {
 	learned := setOfAddrs(noLearning)
 	for _, addr := range s.Remotes {
-		if learned[addr] && !fo.hasRoomForMember(addr, p) {
+		if learned[addr] && !po.hasRoomForMember(addr, p) {
 			p.unplaced.add(fmt.Errorf("segment %s: remote %s: BGP may fill the tables of remotes and members of segments up to %d %%", s.Name, addr, learnedShare))
 			continue
 		}
-		vport, ok := fo.numbers.names.tepIDs[addr]
+		vport, ok := po.numbers.names.tepIDs[addr]
 		if !ok {
 			return fmt.Errorf("segment %s: remote %s has no entry among the TEPs", s.Name, addr)
 		}
@@ -242,16 +242,16 @@ func (fo *Ports) planRemotes(id uint32, s overlay.Segment, noLearning []netip.Ad
 }
 
 // hasRoomForMember reports whether another remote of a segment leaves room for configured ones.
-func (fo *Ports) hasRoomForMember(addr netip.Addr, p *plan) bool {
-	return len(p.members) < learnedRoom(int(fo.prog.objs.Members.MaxEntries())) &&
-		len(p.remotes)+len(p.addrs[addr]) <= learnedRoom(int(fo.prog.objs.Remotes.MaxEntries()))
+func (po *Ports) hasRoomForMember(addr netip.Addr, p *plan) bool {
+	return len(p.members) < learnedRoom(int(po.maps.Members.MaxEntries())) &&
+		len(p.remotes)+len(p.addrs[addr]) <= learnedRoom(int(po.maps.Remotes.MaxEntries()))
 }
 
-func (fo *Ports) planStatic(id uint32, s overlay.Segment, p *plan) {
+func (po *Ports) planStatic(id uint32, s overlay.Segment, p *plan) {
 	for _, st := range s.Static {
-		vport, ok := fo.numbers.names.tepIDs[st.Remote]
+		vport, ok := po.numbers.names.tepIDs[st.Remote]
 		if st.Port != "" {
-			vport, ok = fo.numbers.names.portIDs[st.Port]
+			vport, ok = po.numbers.names.portIDs[st.Port]
 		}
 		if ok { // a port whose interface is absent has no entry yet
 			p.static[bpfFdbKey{Segment: id, Mac: st.MAC}] = vport
@@ -262,4 +262,30 @@ func (fo *Ports) planStatic(id uint32, s overlay.Segment, p *plan) {
 		key.Addr.W = wireAddr(n.Addr)
 		p.neighbours[key] = n.MAC
 	}
+}
+
+// PreviousRemotes are the remotes that a former process knew by BGP alone, by the names of the
+// segments, which are known again. It is for the time before the first Apply.
+func (po *Ports) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
+	type tunnel struct {
+		vni  uint32
+		port uint16
+	}
+	names := make(map[tunnel]string, len(segments))
+	for _, s := range segments {
+		names[tunnel{uint32(s.VNI), wire16(s.Tunnel.UDPPort)}] = s.Name
+	}
+	all := make(map[string][]netip.Addr)
+	err := walk(po.maps.Remotes, func(k bpfRemoteKey, value uint32) {
+		segment, vport := &po.numbers.segments[k.Segment], &po.numbers.vports[value&^remoteNoLearning]
+		name := names[tunnel{segment.Vni, segment.UdpPort}]
+		first := k.Addr == vport.Addr // of a remote with several addresses
+		if value&remoteNoLearning != 0 && first && name != "" && segment.Vni != 0 {
+			all[name] = append(all[name], addrOf(k.Addr.W))
+		}
+	})
+	for _, list := range all {
+		slices.SortFunc(list, netip.Addr.Compare)
+	}
+	return all, err
 }

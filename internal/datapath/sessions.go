@@ -114,7 +114,7 @@ func (fl *Flows) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = walk(fl.prog.objs.Flows, func(k bpfFlowKey, f bpfFlow) {
+	err = walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
 		flow := fl.flow(k, f, now, generations)
 		for _, key := range flow.cachedAs() {
 			for _, at := range places[key] {

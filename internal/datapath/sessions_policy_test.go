@@ -106,7 +106,7 @@ func TestOtherSizesKeepConnections(t *testing.T) {
 			w.reopen(t)
 		}
 		w.apply(t)
-		if got := w.dp.prog.objs.CtEstablished.MaxEntries(); got != size {
+		if got := w.dp.Firewall.maps.CtEstablished.MaxEntries(); got != size {
 			t.Fatalf("the table has %d entries, want %d", got, size)
 		}
 		w.follow(t, []step{{"p1", udpFrom("53"), "p0"}})
@@ -212,7 +212,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m[1].SeenNs != 0 {
-			if err := w.dp.prog.objs.CtEstablished.Put(k, m[1]); err != nil {
+			if err := w.dp.Firewall.maps.CtEstablished.Put(k, m[1]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -222,7 +222,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	}
 	for k, want := range map[bpfCtKey]uint32{late: 7, newer: 9} {
 		var got bpfCtEntry
-		if err := w.dp.prog.objs.CtEstablished.Lookup(k, &got); err != nil || got.Rule != want {
+		if err := w.dp.Firewall.maps.CtEstablished.Lookup(k, &got); err != nil || got.Rule != want {
 			t.Errorf("connection %d has rule %d, %v, want %d", k.InsidePort, got.Rule, err, want)
 		}
 	}
@@ -261,7 +261,7 @@ func TestPortInAnotherSegmentHasNoConnections(t *testing.T) {
 	w.passes(t, "carol > bob udp 53 from 2000")
 	connections := func() (zones map[uint32]int) {
 		zones = map[uint32]int{}
-		for _, m := range []kernel.Map{w.dp.prog.objs.CtHalfOpen, w.dp.prog.objs.CtEstablished} {
+		for _, m := range []kernel.Map{w.dp.Firewall.maps.CtHalfOpen, w.dp.Firewall.maps.CtEstablished} {
 			each(t, m, func(k bpfCtKey, _ bpfCtEntry) { zones[k.Zone]++ })
 		}
 		return zones

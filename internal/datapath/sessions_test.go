@@ -65,7 +65,7 @@ func TestStatesAreThoseOfTheSweep(t *testing.T) {
 		entries[k] = bpfCtEntry{SeenNs: now, Bits: i >> 1 & 2047}
 		want[StateNames[ctState(proto, bpfCtBits(i>>1&2047))]]++
 	}
-	if err := putBatch(w.dp.prog.objs.CtEstablished, entries, 0); err != nil {
+	if err := putBatch(w.dp.Firewall.maps.CtEstablished, entries, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := w.sweep(t).States
@@ -117,7 +117,7 @@ func TestCachedSessions(t *testing.T) {
 			t.Errorf("echoes of %s: %+v, %v, want them slow", port, ways, err)
 		}
 	}
-	if err := w.dp.Clock.invalidateAll(); err != nil {
+	if err := w.dp.Changes.invalidateAll(); err != nil {
 		t.Fatal(err)
 	}
 	if ways := cached()["p0"]; ways[0].Fast || ways[0].Why == "" {

@@ -55,7 +55,7 @@ func (fw *Firewall) Sweep() (GCStats, error) {
 func (fw *Firewall) halfOpens(id uint32) (n HalfOpen, err error) {
 	var u bpfLimitUsage
 	var l bpfLimits
-	if err := errors.Join(fw.prog.objs.OwnerUsages.Lookup(id, &u), fw.prog.objs.OwnerLimits.Lookup(id, &l)); err != nil {
+	if err := errors.Join(fw.limits.maps.OwnerUsages.Lookup(id, &u), fw.limits.maps.OwnerLimits.Lookup(id, &l)); err != nil {
 		return n, err
 	}
 	// Two cores may count one too many down.
@@ -126,8 +126,8 @@ func (fw *Firewall) FirewallTables(c GCStats) []Table {
 		return nil
 	}
 	list := []Table{
-		table(TableConnections, fw.prog.objs.CtEstablished, c.Connections), table(TableHalfOpen, fw.prog.objs.CtHalfOpen, c.HalfOpen),
-		table(TableFragments, fw.prog.objs.Fragments, -1), table(TableRules, fw.prog.objs.Rules, len(fw.inForce.Rules)),
+		table(TableConnections, fw.maps.CtEstablished, c.Connections), table(TableHalfOpen, fw.maps.CtHalfOpen, c.HalfOpen),
+		table(TableFragments, fw.maps.Fragments, -1), table(TableRules, fw.maps.Rules, len(fw.inForce.Rules)),
 	}
 	var id ebpf.MapID
 	if err := fw.prog.objs.Policy.Lookup(uint32(0), &id); err == nil {
@@ -136,7 +136,7 @@ func (fw *Firewall) FirewallTables(c GCStats) []Table {
 			lines.Close()
 		}
 	}
-	return append(list, table(TableLogs, fw.prog.objs.Logs, -1))
+	return append(list, table(TableLogs, fw.maps.Logs, -1))
 }
 
 // The tables of NAT.
@@ -157,10 +157,10 @@ func (eg *Egress) NATTables(c NATGCStats) []Table {
 	}
 	entries := c.Sessions + c.Mappings
 	return []Table{
-		table(TableNATSessions, eg.prog.objs.NatSessions, entries), table(TableReturns, eg.prog.objs.NatReverse, entries),
-		table(TableHosts, eg.prog.objs.NatHostCounts, -1), table(TablePortForwards, eg.prog.objs.PortForwards, -1),
-		table(TableNATFragments, eg.prog.objs.NatFragments, -1), table(TablePool, eg.prog.objs.Pool, eg.poolUsed()),
-		table(TableNATEvents, eg.prog.objs.NatEvents, -1),
+		table(TableNATSessions, eg.sessions.maps.NatSessions, entries), table(TableReturns, eg.sessions.maps.NatReverse, entries),
+		table(TableHosts, eg.maps.NatHostCounts, -1), table(TablePortForwards, eg.sessions.maps.PortForwards, -1),
+		table(TableNATFragments, eg.maps.NatFragments, -1), table(TablePool, eg.maps.Pool, eg.poolUsed()),
+		table(TableNATEvents, eg.sessions.maps.NatEvents, -1),
 	}
 }
 

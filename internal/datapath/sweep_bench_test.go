@@ -51,7 +51,7 @@ func crowded(b *testing.B, n uint32) *world {
 		k.Outside.W = wireAddr(netip.AddrFrom4([4]byte{10, 1, byte(i >> 24), byte(i >> 16)}))
 		entries[k] = bpfCtEntry{SeenNs: now, Born: bornAgo(now, 0), Bits: 2 | 4 | 8 | 16, Rule: w.dp.Firewall.inForce.Rules[0], Policy: w.dp.Firewall.inForce.Policy}
 		if len(entries) == batch || i == n-1 {
-			if err := putBatch(w.dp.prog.objs.CtEstablished, entries, 0); err != nil {
+			if err := putBatch(w.dp.Firewall.maps.CtEstablished, entries, 0); err != nil {
 				b.Fatal(err)
 			}
 			clear(entries)
@@ -69,7 +69,7 @@ func BenchmarkSweep(b *testing.B) {
 					b.Fatalf("%+v, %v", c, err)
 				}
 			}
-			b.ReportMetric(float64(w.dp.prog.objs.CtEstablished.Memlock())/float64(n), "B/connection")
+			b.ReportMetric(float64(w.dp.Firewall.maps.CtEstablished.Memlock())/float64(n), "B/connection")
 		})
 	}
 }

@@ -148,11 +148,11 @@ func (w *world) forget(t testing.TB) {
 		t.Fatal(err)
 	}
 	var keys []bpfFlowKey
-	if err := walk(w.dp.prog.objs.Flows, func(k bpfFlowKey, _ bpfFlow) { keys = append(keys, k) }); err != nil {
+	if err := walk(w.dp.Flows.maps.Flows, func(k bpfFlowKey, _ bpfFlow) { keys = append(keys, k) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range keys {
-		if err := w.dp.prog.objs.Flows.Delete(k); err != nil {
+		if err := w.dp.Flows.maps.Flows.Delete(k); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,8 +222,8 @@ func TestAgeing(t *testing.T) {
 // ageHosts lets time pass for what the data path knows of hosts.
 func (w *world) ageHosts(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[bpfFdbKey](t, w.dp.prog.objs.Fdb, func(e *bpfFdbEntry) { e.SeenNs -= uint64(by) })
-	changeEach[bpfNeighbourKey](t, w.dp.prog.objs.Neighbours, func(n *bpfNeighbour) { n.SeenNs -= uint64(by) })
+	changeEach[bpfFdbKey](t, w.dp.Hosts.maps.Fdb, func(e *bpfFdbEntry) { e.SeenNs -= uint64(by) })
+	changeEach[bpfNeighbourKey](t, w.dp.Hosts.maps.Neighbours, func(n *bpfNeighbour) { n.SeenNs -= uint64(by) })
 }
 
 // A flow that is replayed from the cache keeps its source's entry young.

@@ -98,7 +98,7 @@ func TestTakeoverWithOtherSizes(t *testing.T) {
 	w.reopen(t)
 	w.apply(t)
 	w.follow(t, []step{{"p0", say(alice, bob), "p1"}})
-	if got, want := w.dp.prog.objs.Fdb.MaxEntries(), w.cfg.FDB.Size; got != want {
+	if got, want := w.dp.Hosts.maps.Fdb.MaxEntries(), w.cfg.FDB.Size; got != want {
 		t.Errorf("the FDB has %d entries, want %d", got, want)
 	}
 }
@@ -197,14 +197,14 @@ func (w *world) wantClean(t *testing.T) {
 	})
 	for id := range uint32(64) {
 		var e bpfVport
-		if err := w.dp.prog.objs.Vports.Lookup(id, &e); err != nil {
+		if err := w.dp.numbers.maps.Vports.Lookup(id, &e); err != nil {
 			t.Fatal(err)
 		}
 		if used := e.Kind != bpfVportKindVPORT_NONE; used != (ports[id] || teps[id]) {
 			t.Errorf("end %d has kind %d", id, e.Kind)
 		}
 		var s bpfSegment
-		if err := w.dp.prog.objs.Segments.Lookup(id, &s); err != nil {
+		if err := w.dp.numbers.maps.Segments.Lookup(id, &s); err != nil {
 			t.Fatal(err)
 		}
 		if used := s.Used == 1; used != segments[id] {
@@ -221,7 +221,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 	t.Helper()
 	pairs := map[[2]uint32]bool{}
 	counts := map[uint32]uint32{}
-	it := w.dp.prog.objs.Members.Iterate()
+	it := w.dp.Ports.maps.Members.Iterate()
 	var k bpfMemberKey
 	var vport uint32
 	for it.Next(&k, &vport) {
@@ -233,7 +233,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 	}
 	for id := range w.dp.numbers.names.segments {
 		var s bpfSegment
-		if err := w.dp.prog.objs.Segments.Lookup(id, &s); err != nil {
+		if err := w.dp.numbers.maps.Segments.Lookup(id, &s); err != nil {
 			t.Fatal(err)
 		}
 		if s.Members != counts[id] {
@@ -245,7 +245,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 
 func walkAll(t *testing.T, w *world, do func(bpfFdbKey, bpfFdbEntry)) {
 	t.Helper()
-	if err := walk(w.dp.prog.objs.Fdb, do); err != nil {
+	if err := walk(w.dp.Hosts.maps.Fdb, do); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -140,7 +140,7 @@ func (w *world) refill(t testing.TB) {
 	t.Helper()
 	refillBuckets(t, w)
 	var sent []uint64
-	must(t, w.dp.prog.objs.Events.Lookup(bpfEventEVENT_NEIGH_REQUESTED, &sent))
+	must(t, w.dp.Traffic.maps.Events.Lookup(bpfEventEVENT_NEIGH_REQUESTED, &sent))
 	n := uint64(0)
 	for _, core := range sent {
 		n += core
@@ -181,8 +181,8 @@ func refillBuckets(t testing.TB, w *world) {
 	}
 	for _, owner := range owners {
 		var u bpfLimitUsage
-		must(t, w.dp.prog.objs.OwnerUsages.Lookup(owner, &u))
+		must(t, w.dp.Limits.maps.OwnerUsages.Lookup(owner, &u))
 		u.Buckets, u.Shares = bpfLimitUsage{}.Buckets, bpfLimitUsage{}.Shares
-		must(t, w.dp.prog.objs.OwnerUsages.Put(owner, u))
+		must(t, w.dp.Limits.maps.OwnerUsages.Put(owner, u))
 	}
 }

@@ -142,8 +142,8 @@ func (tr *Tracer) fromRemote(in TraceInput) (packet []byte, ifindex uint32, err 
 }
 
 func (tr *Tracer) clearTrace() error {
-	for i := range tr.prog.objs.Trace.MaxEntries() {
-		if err := tr.prog.objs.Trace.Put(i, bpfTraceStep{Stage: bpfStageSTAGE_MAX}); err != nil {
+	for i := range tr.maps.Trace.MaxEntries() {
+		if err := tr.maps.Trace.Put(i, bpfTraceStep{Stage: bpfStageSTAGE_MAX}); err != nil {
 			return fmt.Errorf("clear the trace: %w", err)
 		}
 	}
@@ -153,9 +153,9 @@ func (tr *Tracer) clearTrace() error {
 // steps reads what the stages told, and how copies of the packet itself were sent: "flooded",
 // "fragmented" or not at all.
 func (tr *Tracer) steps() (steps []TraceStep, copied string, err error) {
-	for i := range tr.prog.objs.Trace.MaxEntries() {
+	for i := range tr.maps.Trace.MaxEntries() {
 		var s bpfTraceStep
-		if err := tr.prog.objs.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := tr.maps.Trace.Lookup(i, &s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, "", fmt.Errorf("read the trace: %w", err)
 		}
 		if int(s.Stage) >= len(tr.prog.words.stages) {

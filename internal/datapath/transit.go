@@ -69,7 +69,7 @@ func (pr *programs) transitProgram(dev fib.Transit) (kernel.Program, error) {
 	}
 	maps := pr.maps()
 	if dev.Generic {
-		maps[transitMapTxDevmap] = pr.objs.TxDevmapGeneric
+		maps[transitMapTxDevmap] = maps[bpfMapTxDevmapGeneric]
 	}
 	if !dev.AsksTags {
 		return pr.loadOne(spec, transitProgTransit, maps)
@@ -106,7 +106,7 @@ const maxTxDevices = 256
 // numberTxDevices keeps the number of an interface, which ends hold, while it is an exit.
 func (ln *Links) numberTxDevices(txDevices []int, p *plan) error {
 	now := make(map[uint32]uint32)
-	if err := iterate(ln.prog.objs.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
+	if err := iterate(ln.maps.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
 		return err
 	}
 	for number, ifindex := range now {
@@ -174,15 +174,15 @@ func (ln *Links) planTransit(t fib.Tables, p *plan) error {
 		p.xdpInterfaces[uint32(dev.Ifindex)] = 1
 		p.hooks[hook{role: roleNotSent}], p.hooks[hook{role: roleNotRedirected}] = true, true
 	}
-	if _, err := put(ln.prog.objs.XdpInterfaces, p.xdpInterfaces); err != nil {
+	if _, err := put(ln.maps.XdpInterfaces, p.xdpInterfaces); err != nil {
 		return err
 	}
 	if err := ln.numberTxDevices(t.TxDevices, p); err != nil {
 		return err
 	}
-	_, err := put(ln.prog.objs.TxDevmap, p.txDevices)
+	_, err := put(ln.maps.TxDevmap, p.txDevices)
 	if err == nil {
-		_, err = put(ln.prog.objs.TxDevmapGeneric, p.txDevices)
+		_, err = put(ln.maps.TxDevmapGeneric, p.txDevices)
 	}
 	return err
 }
@@ -223,19 +223,19 @@ func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry)) error {
 	if err != nil {
 		return err
 	}
-	memory, err := fl.prog.objs.TransitCache.Memory()
+	memory, err := fl.maps.TransitCache.Memory()
 	if err != nil {
 		return err
 	}
 	const size = int64(unsafe.Sizeof(bpfTransitEntry{}))
-	slots := int64(fl.prog.objs.TransitCache.MaxEntries()) / int64(len(tables))
+	slots := int64(fl.maps.TransitCache.MaxEntries()) / int64(len(tables))
 	for core, t := range tables {
 		if t.Mask == 0 {
 			continue
 		}
 		part := make([]bpfTransitEntry, t.Mask+1)
 		if _, err := memory.ReadAt(bytesOf(part), int64(core)*slots*size); err != nil {
-			return fmt.Errorf("read the map %s: %w", fl.prog.objs.TransitCache, err)
+			return fmt.Errorf("read the map %s: %w", fl.maps.TransitCache, err)
 		}
 		for i := range part {
 			do(&part[i])
@@ -245,16 +245,16 @@ func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry)) error {
 }
 
 // transitTables are those of all cores.
-func (co *Traffic) transitTables() (tables []bpfTransitTable, err error) {
-	if err := co.prog.objs.TransitTables.Lookup(uint32(0), &tables); err != nil {
+func (tf *Traffic) transitTables() (tables []bpfTransitTable, err error) {
+	if err := tf.maps.TransitTables.Lookup(uint32(0), &tables); err != nil {
 		return nil, fmt.Errorf("read the tables of shortcuts: %w", err)
 	}
 	return tables, nil
 }
 
 // express counts the packets that hit a shortcut without a look at the stages.
-func (co *Traffic) fastPackets() (n uint64, err error) {
-	tables, err := co.transitTables()
+func (tf *Traffic) fastPackets() (n uint64, err error) {
+	tables, err := tf.transitTables()
 	for _, t := range tables {
 		n += t.Fast
 	}
@@ -264,17 +264,17 @@ func (co *Traffic) fastPackets() (n uint64, err error) {
 // epochs is EPOCHS of bpf/cache/transit_cache.h, after which the decision of a shortcut is taken again.
 const epochs = 4
 
-func (ch *Clock) epochNS() uint64 { return revalidateAfter(ch.prog.cfg.FDB) / epochs }
+func (cg *Changes) epochNS() uint64 { return revalidateAfter(cg.prog.cfg.FDB) / epochs }
 
 // Tick advances the coarse clock for the transit programs, which read no clock. It has to be called
 // often.
-func (ch *Clock) Tick() error {
-	now, err := ch.prog.kernel.Clock.Monotonic()
-	if err != nil || !ch.prog.cfg.Transit || since(now, ch.beaten) < ch.epochNS() {
+func (cg *Changes) Tick() error {
+	now, err := cg.prog.kernel.Clock.Monotonic()
+	if err != nil || !cg.prog.cfg.Transit || since(now, cg.beaten) < cg.epochNS() {
 		return err
 	}
-	ch.beaten = now
-	return ch.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1)
+	cg.beaten = now
+	return cg.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1)
 }
 
 // changesStep is odd, so that 16 bits of the sum are new for as long as they can be, and
@@ -282,25 +282,25 @@ func (ch *Clock) Tick() error {
 const changesStep = 32771
 
 // changed has the transit programs look at the generations. It comes after those.
-func (ch *Clock) changed() error {
-	return ch.addGlobal(bpfGlobalCounterGLOBAL_GENERATION, changesStep)
+func (cg *Changes) changed() error {
+	return cg.addGlobal(bpfGlobalCounterGLOBAL_GENERATION, changesStep)
 }
 
-func (ch *Clock) globalCounter(which bpfGlobalCounter) (n uint32, err error) {
-	if err := ch.prog.objs.GlobalCounters.Lookup(uint32(which), &n); err != nil {
+func (cg *Changes) globalCounter(which bpfGlobalCounter) (n uint32, err error) {
+	if err := cg.maps.GlobalCounters.Lookup(uint32(which), &n); err != nil {
 		return 0, fmt.Errorf("read pulse %d: %w", which, err)
 	}
 	return n, nil
 }
 
-func (ch *Clock) addGlobal(which bpfGlobalCounter, n uint32) error {
-	ch.pulsing.Lock() // of two that add at once one would be lost, and a change with it
-	defer ch.pulsing.Unlock()
-	now, err := ch.globalCounter(which)
+func (cg *Changes) addGlobal(which bpfGlobalCounter, n uint32) error {
+	cg.pulsing.Lock() // of two that add at once one would be lost, and a change with it
+	defer cg.pulsing.Unlock()
+	now, err := cg.globalCounter(which)
 	if err != nil {
 		return err
 	}
-	if err := ch.prog.objs.GlobalCounters.Put(uint32(which), now+n); err != nil {
+	if err := cg.maps.GlobalCounters.Put(uint32(which), now+n); err != nil {
 		return fmt.Errorf("write pulse %d: %w", which, err)
 	}
 	return nil

@@ -343,11 +343,11 @@ func TestRemovedTxDeviceIsCounted(t *testing.T) {
 		t.Fatalf("%s: verdict %d", c.name, got.verdict)
 	}
 	var numbers []uint32
-	if err := iterate(w.dp.prog.objs.TxDevmap, func(number, _ uint32) { numbers = append(numbers, number) }); err != nil {
+	if err := iterate(w.dp.Links.maps.TxDevmap, func(number, _ uint32) { numbers = append(numbers, number) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, number := range numbers {
-		if err := w.dp.prog.objs.TxDevmap.Delete(number); err != nil {
+		if err := w.dp.Links.maps.TxDevmap.Delete(number); err != nil {
 			t.Fatal(err)
 		}
 	}

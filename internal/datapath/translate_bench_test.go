@@ -123,8 +123,7 @@ func BenchmarkNATSweep(b *testing.B) {
 			if found < n*9/10 {
 				b.Fatalf("%d sessions", found)
 			}
-			m := &w.dp.prog.objs
-			b.ReportMetric(float64(m.NatSessions.Memlock()+m.NatReverse.Memlock())/float64(found), "B/session")
+			b.ReportMetric(float64(w.dp.NATSessions.maps.NatSessions.Memlock()+w.dp.NATSessions.maps.NatReverse.Memlock())/float64(found), "B/session")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(found), "ns/session")
 		})
 	}

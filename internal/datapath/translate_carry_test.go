@@ -70,7 +70,7 @@ func TestNATSessionsSurviveARestart(t *testing.T) {
 			t.Errorf("table of %d: %d sessions and %d returns, want %d", c.size, len(natSessions), len(returns), c.want)
 		}
 		w.checkReturns(t)
-		if size := w.dp.prog.objs.NatSessions.MaxEntries(); size != c.size {
+		if size := w.dp.NATSessions.maps.NatSessions.MaxEntries(); size != c.size {
 			t.Errorf("the table has %d places, want %d", size, c.size)
 		}
 	}

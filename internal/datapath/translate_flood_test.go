@@ -155,7 +155,7 @@ func TestSteeringBesideOthers(t *testing.T) {
 		},
 		func(int) error { _, err := w.dp.Egress.PortUsages(10); return err },
 		func(int) error {
-			lease, err := w.dp.Clock.Lease()
+			lease, err := w.dp.Changes.Lease()
 			if err == nil {
 				err = errors.Join(lease.Renew(), lease.Close())
 			}

@@ -151,7 +151,7 @@ func (w *world) own(t testing.TB, idle time.Duration) {
 	t.Helper()
 	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
-	changeEach[bpfCtKey](t, w.dp.prog.objs.NatSessions, func(b *bpfNatSession) {
+	changeEach[bpfCtKey](t, w.dp.NATSessions.maps.NatSessions, func(b *bpfNatSession) {
 		b.Flags &^= uint32(bpfNatSessionFlagsNAT_SESSION_REPLICA)
 		b.Ct.SeenNs = now - uint64(idle)
 	})

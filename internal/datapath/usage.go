@@ -62,7 +62,7 @@ type hostTable[K comparable, V any] struct {
 
 func (ho *Hosts) fdbTable() hostTable[bpfFdbKey, bpfFdbEntry] {
 	return hostTable[bpfFdbKey, bpfFdbEntry]{
-		ho.prog.objs.Fdb, bpfLimitedCountCOUNT_MACS,
+		ho.maps.Fdb, bpfLimitedCountCOUNT_MACS,
 		func(k *bpfFdbKey, e *bpfFdbEntry) learnedBy {
 			if e.Origin != bpfHostOriginORIGIN_LEARNED {
 				return learnedBy{}
@@ -75,7 +75,7 @@ func (ho *Hosts) fdbTable() hostTable[bpfFdbKey, bpfFdbEntry] {
 
 func (ho *Hosts) neighbourTable() hostTable[bpfNeighbourKey, bpfNeighbour] {
 	return hostTable[bpfNeighbourKey, bpfNeighbour]{
-		ho.prog.objs.Neighbours, bpfLimitedCountCOUNT_NEIGHBOURS,
+		ho.maps.Neighbours, bpfLimitedCountCOUNT_NEIGHBOURS,
 		func(k *bpfNeighbourKey, n *bpfNeighbour) learnedBy {
 			if n.Origin != bpfHostOriginORIGIN_LEARNED {
 				return learnedBy{}
@@ -107,7 +107,7 @@ func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) e
 // beginRecount is where to count the entries of each owner: what owners are said to have, negated.
 // The data path goes on counting meanwhile.
 func (li *Limits) beginRecount(count bpfLimitedCount) (found []int32) {
-	found = make([]int32, li.prog.objs.OwnerUsages.MaxEntries())
+	found = make([]int32, li.maps.OwnerUsages.MaxEntries())
 	for owner := range found {
 		found[owner] = -atomic.LoadInt32(&li.usage(uint32(owner)).Used[count])
 	}
@@ -129,8 +129,8 @@ func (li *Limits) findLargest(count bpfLimitedCount) error {
 			largest, most = owner, n
 		}
 	}
-	if err := li.prog.objs.LimitLargest.Put(count, largest); err != nil {
-		return fmt.Errorf("write the map %s: %w", li.prog.objs.LimitLargest, err)
+	if err := li.maps.LimitLargest.Put(count, largest); err != nil {
+		return fmt.Errorf("write the map %s: %w", li.maps.LimitLargest, err)
 	}
 	return nil
 }

@@ -13,12 +13,12 @@ import (
 // write fills the maps with what is planned and marks the segments that it touched. An entry that
 // cannot be written keeps none of the others from it, and is a partial error.
 func (d *Datapath) write(p *plan) (partial, err error) {
-	_, vnis := put(d.prog.objs.Vnis, p.vnis)
-	remotes, remoteErr := put(d.prog.objs.Remotes, p.remotes)
+	_, vnis := put(d.Ports.maps.Vnis, p.vnis)
+	remotes, remoteErr := put(d.Ports.maps.Remotes, p.remotes)
 	for _, k := range remotes {
 		p.touched[k.Segment] = true
 	}
-	members, memberErr := put(d.prog.objs.Members, p.members)
+	members, memberErr := put(d.Ports.maps.Members, p.members)
 	for _, k := range members {
 		p.touched[k.Segment] = true
 	}
@@ -30,23 +30,23 @@ func (d *Datapath) write(p *plan) (partial, err error) {
 }
 
 // putPlaces writes where packets come in and which paths they go by.
-func (fo *Ports) putPlaces(p *plan) error {
-	_, ports := put(fo.prog.objs.Ports, p.ports)
-	_, teps := put(fo.prog.objs.Teps, p.teps)
-	_, groups := put(fo.prog.objs.PathGroups, p.pathGroups)
-	_, options := put(fo.prog.objs.KnownOptions, p.options)
+func (po *Ports) putPlaces(p *plan) error {
+	_, ports := put(po.maps.Ports, p.ports)
+	_, teps := put(po.maps.Teps, p.teps)
+	_, groups := put(po.paths.maps.PathGroups, p.pathGroups)
+	_, options := put(po.maps.KnownOptions, p.options)
 	return errors.Join(ports, teps, groups, options)
 }
 
 // putAllowed writes who may send from a port; the port's segment decides anew.
-func (fo *Ports) putAllowed(p *plan) error {
-	macs, macErr := put(fo.prog.objs.AllowedMacs, p.allowedMACs)
+func (po *Ports) putAllowed(p *plan) error {
+	macs, macErr := put(po.maps.AllowedMacs, p.allowedMACs)
 	for _, k := range macs {
-		p.touched[fo.numbers.vports[k.Vport].Segment] = true
+		p.touched[po.numbers.vports[k.Vport].Segment] = true
 	}
-	addrs, addrErr := putTrie(fo.prog.objs.AllowedAddrs, p.allowedAddrs)
+	addrs, addrErr := putTrie(po.maps.AllowedAddrs, p.allowedAddrs)
 	for _, k := range addrs {
-		p.touched[fo.numbers.vports[k.Vport].Segment] = true
+		p.touched[po.numbers.vports[k.Vport].Segment] = true
 	}
 	return errors.Join(macErr, addrErr)
 }
@@ -57,7 +57,7 @@ func (ho *Hosts) putNeighbours(p *plan) error {
 	for _, k := range keysOf(p.neighbours) {
 		mac := p.neighbours[k]
 		var now bpfNeighbour
-		err := ho.prog.objs.Neighbours.Lookup(k, &now)
+		err := ho.maps.Neighbours.Lookup(k, &now)
 		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Mac == mac {
 			continue
 		}
@@ -104,7 +104,7 @@ func (ho *Hosts) putStatic(p *plan) error {
 	for _, k := range keysOf(p.static) {
 		vport := p.static[k]
 		var now bpfFdbEntry
-		err := ho.prog.objs.Fdb.Lookup(k, &now)
+		err := ho.maps.Fdb.Lookup(k, &now)
 		if err == nil && now.Origin == bpfHostOriginORIGIN_STATIC && now.Vport == vport {
 			continue
 		}
@@ -119,20 +119,20 @@ func (ho *Hosts) putStatic(p *plan) error {
 
 // putSegments writes the segments; one that was touched gets a new generation,
 // last, when everything that its decisions depend on is in place.
-func (fo *Ports) putSegments(p *plan) error {
-	for id := range fo.numbers.names.segments {
+func (po *Ports) putSegments(p *plan) error {
+	for id := range po.numbers.names.segments {
 		var now bpfSegment
-		if err := fo.prog.objs.Segments.Lookup(id, &now); err != nil {
+		if err := po.numbers.maps.Segments.Lookup(id, &now); err != nil {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
-		want := fo.numbers.segments[id]
+		want := po.numbers.segments[id]
 		want.Generation, want.Shards, want.Members = now.Generation, now.Shards, p.counts[id]
 		if want == now && !p.touched[id] {
 			continue
 		}
 		want.Generation += generationStep
-		fo.numbers.segments[id] = want
-		if err := fo.prog.objs.Segments.Put(id, want); err != nil {
+		po.numbers.segments[id] = want
+		if err := po.numbers.maps.Segments.Put(id, want); err != nil {
 			return fmt.Errorf("write segment %d: %w", id, err)
 		}
 	}
@@ -144,18 +144,18 @@ func (fo *Ports) putSegments(p *plan) error {
 func (d *Datapath) prune(p *plan) error {
 	errs := []error{
 		d.Links.detachRest(p.hooks),
-		pruneMap(d.prog.objs.Ports, p.ports, nil),
-		pruneMap(d.prog.objs.Vnis, p.vnis, nil),
-		pruneMap(d.prog.objs.Remotes, p.remotes, func(k bpfRemoteKey) error { return d.Clock.invalidate(k.Segment) }),
-		pruneMap(d.prog.objs.Members, p.members, func(k bpfMemberKey) error { return d.Clock.invalidate(k.Segment) }),
-		pruneMap(d.prog.objs.Teps, p.teps, nil),
-		pruneMap(d.prog.objs.PathGroups, p.pathGroups, nil),
-		pruneMap(d.prog.objs.TxDevmap, p.txDevices, nil),
-		pruneMap(d.prog.objs.TxDevmapGeneric, p.txDevices, nil),
-		pruneMap(d.prog.objs.XdpInterfaces, p.xdpInterfaces, nil),
-		pruneMap(d.prog.objs.KnownOptions, p.options, nil),
-		pruneMap(d.prog.objs.AllowedMacs, p.allowedMACs, func(k bpfAllowedMac) error { return d.Clock.invalidatePort(k.Vport) }),
-		pruneMap(d.prog.objs.AllowedAddrs, p.allowedAddrs, func(k bpfAllowedAddr) error { return d.Clock.invalidatePort(k.Vport) }),
+		pruneMap(d.Ports.maps.Ports, p.ports, nil),
+		pruneMap(d.Ports.maps.Vnis, p.vnis, nil),
+		pruneMap(d.Ports.maps.Remotes, p.remotes, func(k bpfRemoteKey) error { return d.Changes.invalidate(k.Segment) }),
+		pruneMap(d.Ports.maps.Members, p.members, func(k bpfMemberKey) error { return d.Changes.invalidate(k.Segment) }),
+		pruneMap(d.Ports.maps.Teps, p.teps, nil),
+		pruneMap(d.Paths.maps.PathGroups, p.pathGroups, nil),
+		pruneMap(d.Links.maps.TxDevmap, p.txDevices, nil),
+		pruneMap(d.Links.maps.TxDevmapGeneric, p.txDevices, nil),
+		pruneMap(d.Links.maps.XdpInterfaces, p.xdpInterfaces, nil),
+		pruneMap(d.Ports.maps.KnownOptions, p.options, nil),
+		pruneMap(d.Ports.maps.AllowedMacs, p.allowedMACs, func(k bpfAllowedMac) error { return d.Changes.invalidatePort(k.Vport) }),
+		pruneMap(d.Ports.maps.AllowedAddrs, p.allowedAddrs, func(k bpfAllowedAddr) error { return d.Changes.invalidatePort(k.Vport) }),
 		d.Routes.pruneRoutes(p),
 		d.Egress.pruneTranslation(p),
 		d.Hosts.pruneFDB(p),
@@ -163,7 +163,7 @@ func (d *Datapath) prune(p *plan) error {
 		d.Ports.pruneVports(),
 		d.Ports.pruneSegments(),
 		d.Firewall.prunePolicy(p),
-		d.Clock.changed(),
+		d.Changes.changed(),
 	}
 	return errors.Join(errs...)
 }
@@ -294,44 +294,44 @@ func (ho *Hosts) deleteNeighbours(match func(bpfNeighbourKey, bpfNeighbour) bool
 	return err
 }
 
-func (fo *Ports) pruneVports() error {
+func (po *Ports) pruneVports() error {
 	policed := false
 	live := make(map[uint32]bool)
-	for id := range fo.numbers.names.ports {
+	for id := range po.numbers.names.ports {
 		live[id] = true
 	}
-	for _, id := range fo.numbers.names.pathIDs {
+	for _, id := range po.numbers.names.pathIDs {
 		live[id] = true
 	}
-	for id := range fo.numbers.vports {
-		if fo.numbers.vports[id].Kind == bpfVportKindVPORT_NONE || live[uint32(id)] {
+	for id := range po.numbers.vports {
+		if po.numbers.vports[id].Kind == bpfVportKindVPORT_NONE || live[uint32(id)] {
 			continue
 		}
-		policed = policed || fo.numbers.vports[id].Flags&bpfVportFlagsVPORT_FIREWALL != 0
-		fo.numbers.vports[id] = bpfVport{}
-		if err := fo.prog.objs.Vports.Put(uint32(id), fo.numbers.vports[id]); err != nil {
+		policed = policed || po.numbers.vports[id].Flags&bpfVportFlagsVPORT_FIREWALL != 0
+		po.numbers.vports[id] = bpfVport{}
+		if err := po.numbers.maps.Vports.Put(uint32(id), po.numbers.vports[id]); err != nil {
 			return fmt.Errorf("clear end %d: %w", id, err)
 		}
 	}
-	if !policed || fo.prog.cfg.Firewall == nil {
+	if !policed || po.prog.cfg.Firewall == nil {
 		return nil
 	}
-	_, err := fo.firewall.connections.sweep() // of its connections, which the number's next owner must not get
+	_, err := po.firewall.connections.sweep() // of its connections, which the number's next owner must not get
 	return err
 }
 
-func (fo *Ports) pruneSegments() error {
-	for id := range fo.numbers.segments {
-		if _, ok := fo.numbers.names.segments[uint32(id)]; ok || fo.numbers.segments[id].Used == 0 {
+func (po *Ports) pruneSegments() error {
+	for id := range po.numbers.segments {
+		if _, ok := po.numbers.names.segments[uint32(id)]; ok || po.numbers.segments[id].Used == 0 {
 			continue
 		}
-		fo.numbers.segments[id] = bpfSegment{}
+		po.numbers.segments[id] = bpfSegment{}
 		now := bpfSegment{}
-		if err := fo.prog.objs.Segments.Lookup(uint32(id), &now); err != nil {
+		if err := po.numbers.maps.Segments.Lookup(uint32(id), &now); err != nil {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
 		// The generation goes on, so that a decision about a former owner never fits a new one.
-		if err := fo.prog.objs.Segments.Put(uint32(id), bpfSegment{Generation: now.Generation + generationStep, Shards: now.Shards}); err != nil {
+		if err := po.numbers.maps.Segments.Put(uint32(id), bpfSegment{Generation: now.Generation + generationStep, Shards: now.Shards}); err != nil {
 			return fmt.Errorf("clear segment %d: %w", id, err)
 		}
 	}

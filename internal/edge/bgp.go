@@ -390,7 +390,7 @@ func (b *bgp) reportProblem(what string, err error) {
 // rememberLearned has the remotes of a former process stay until BGP said all anew.
 func (e *edge) rememberLearned() {
 	if e.adopted && e.configured.BGP != nil {
-		previous, err := e.dp.Hosts.PreviousRemotes(plan.Segments(e.configured))
+		previous, err := e.dp.Ports.PreviousRemotes(plan.Segments(e.configured))
 		e.reportProblem("read the remotes of a previous process", err)
 		if e.learned.previous = previous; previous == nil {
 			e.learned.previous = make(map[string][]netip.Addr)

@@ -85,9 +85,13 @@ type (
 		// ProbeLoops sends a loop probe out of each port.
 		ProbeLoops() error
 	}
-	// Ports are cut off from floods.
+	// Ports are those of segments, and their remotes.
 	Ports interface {
+		// CutPorts cuts ports off from floods.
 		CutPorts(names map[string]bool) error
+		// PreviousRemotes are remotes, by segment, that a former process knew by BGP alone. It must be
+		// called before the first Apply.
+		PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error)
 	}
 	// Hosts are where addresses are.
 	Hosts interface {
@@ -95,9 +99,6 @@ type (
 		// Hosts are those at ports.
 		Hosts() ([]datapath.LocalHost, error)
 		Neighbours() ([]datapath.Neighbour, error)
-		// PreviousRemotes are remotes, by segment, that a former process knew by BGP alone. It must be
-		// called before the first Apply.
-		PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error)
 		// Forget ends what the packets of a host told of its being at a port.
 		Forget(segment string, mac overlay.MAC) error
 	}
@@ -226,7 +227,7 @@ func openDataPath(cfg datapath.Config) (*DataPath, error) {
 // NewDataPath is an open data path, by subject.
 func NewDataPath(d *datapath.Datapath) *DataPath {
 	return &DataPath{
-		Tables: d, Owner: d, Links: d.Links, Clock: d.Clock, HostEvents: d.HostEvents, Ports: d.Ports, Hosts: d.Hosts, Learner: d.Hosts,
+		Tables: d, Owner: d, Links: d.Links, Clock: d.Changes, HostEvents: d.HostEvents, Ports: d.Ports, Hosts: d.Hosts, Learner: d.Hosts,
 		Routes: d.Routes, Paths: d.Paths, Egress: d.Egress, Drops: d.Traffic, Counters: d.Traffic, Flows: d.Flows, Limits: d.Limits,
 		Firewall: d.Firewall, NAT: d.NATSessions, Replicas: d.NATSessions, Tracer: d.Tracer,
 	}
