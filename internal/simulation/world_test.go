@@ -100,12 +100,12 @@ func newWorld(t *testing.T, seed uint64, s shape) *world {
 		OpenHost:     func(string, *slog.Logger) (edge.Host, error) { return simHost{w}, nil },
 		OpenLiveness: func(*slog.Logger) (edge.Liveness, error) { return simLiveness{w}, nil },
 		OpenSpeaker:  w.openSpeaker,
-		OpenDataPath: func(c datapath.Config) (edge.DataPath, error) {
+		OpenDataPath: func(c datapath.Config) (*edge.DataPath, error) {
 			d, err := datapath.OpenWith(c, w.kernel)
 			if err != nil {
 				return nil, err
 			}
-			return d, nil
+			return edge.NewDataPath(d), nil
 		},
 	}
 	w.write()
