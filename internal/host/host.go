@@ -41,8 +41,11 @@ type State struct {
 	Links map[string]Link
 	// TEPs has those of the wanted ones that are addresses of this host.
 	TEPs map[netip.Addr]bool
-	// Routes has the pairs between which there is a route.
+	// Routes has the pairs between which there is a route. One with several next hops (ECMP) has an
+	// entry for each of them, and none for the pair as such.
 	Routes map[overlay.Pair]Path
+	// Vias has the next hops of those, sorted.
+	Vias map[overlay.Pair][]overlay.Via
 	// ChecksumDevices has the held tunnel devices that are enabled: their ifindexes by UDP port.
 	ChecksumDevices map[uint16]int
 	// GRODevice is the held pair; zero while it is not there.
@@ -85,6 +88,18 @@ type Path struct {
 	MTU       int  // of the interface, or of the route when that is less
 	SrcMAC    overlay.MAC
 	NextMAC   overlay.MAC // zero while unresolved
+	Weight    int         // among the next hops of the route; 0 where it is the only one
+}
+
+// PathsOf are the keys of Routes for a pair, the first next hop first.
+func (v State) PathsOf(pair overlay.Pair) (paths []overlay.Pair) {
+	if _, ok := v.Routes[pair]; ok {
+		return []overlay.Pair{pair}
+	}
+	for _, via := range v.Vias[pair] {
+		paths = append(paths, overlay.Pair{Local: pair.Local, Remote: pair.Remote, Via: via})
+	}
+	return paths
 }
 
 // Host is one network namespace. Its methods are for one goroutine.

@@ -42,29 +42,10 @@ func (h *Host) Observe(want Want) (State, error) {
 	if v.TEPs, err = h.present(want.TEPs); err != nil {
 		return State{}, err
 	}
-	if v.Routes, err = h.routes(want.Pairs, v.TEPs, byIndex); err != nil {
+	if v.Routes, v.Vias, err = h.routes(want.Pairs, v.TEPs, byIndex); err != nil {
 		return State{}, err
 	}
 	return v, h.resolve(v.Routes)
-}
-
-// routes looks up the routes of pairs.
-func (h *Host) routes(pairs []overlay.Pair, present map[netip.Addr]bool, links map[int]Link) (map[overlay.Pair]Path, error) {
-	routes := make(map[overlay.Pair]Path, len(pairs))
-	for _, pair := range pairs {
-		src := pair.Local
-		if !present[src] { // the kernel refuses a source that it does not have
-			src = netip.Addr{}
-		}
-		path, ok, err := h.route(pair.Remote, src, links)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			routes[pair] = path
-		}
-	}
-	return routes, nil
 }
 
 // resolve fills in the MAC addresses of the next hops and tells the watcher
@@ -114,67 +95,6 @@ func (h *Host) present(addrs []netip.Addr) (map[netip.Addr]bool, error) {
 		}
 	}
 	return found, nil
-}
-
-// route asks the kernel which way a packet from src to remote goes. An unset
-// src leaves the choice to the kernel.
-func (h *Host) route(remote, src netip.Addr, links map[int]Link) (Path, bool, error) {
-	opts := &netlink.RouteGetOptions{}
-	if src.IsValid() {
-		opts.SrcAddr = src.AsSlice()
-	}
-	routes, err := h.handle.RouteGetWithOptions(remote.AsSlice(), opts)
-	if noRoute(err) {
-		return Path{}, false, nil
-	}
-	if err != nil {
-		return Path{}, false, fmt.Errorf("look up the route to %s: %w", remote, err)
-	}
-	if len(routes) == 0 {
-		return Path{}, false, nil
-	}
-	r := routes[0]
-	link, ok := links[r.LinkIndex]
-	if !ok || (r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_LOCAL) {
-		return Path{}, false, nil
-	}
-	p := Path{
-		NextHop:   NextHop{Ifindex: link.Index, Addr: remote},
-		Interface: link.Name,
-		Local:     r.Type == unix.RTN_LOCAL,
-		MTU:       link.MTU,
-		SrcMAC:    link.MAC,
-	}
-	if gw, ok := gateway(r); ok {
-		p.Addr = gw
-	}
-	if r.MTU > 0 {
-		p.MTU = min(p.MTU, r.MTU)
-	}
-	return p, true, nil
-}
-
-// gateway is the route's next hop, which may be of the other family (RFC 5549).
-func gateway(r netlink.Route) (netip.Addr, bool) {
-	if gw, ok := netip.AddrFromSlice(r.Gw); ok && !gw.IsUnspecified() {
-		return gw.Unmap(), true
-	}
-	if via, ok := r.Via.(*netlink.Via); ok {
-		gw, ok := netip.AddrFromSlice(via.Addr)
-		return gw, ok
-	}
-	return netip.Addr{}, false
-}
-
-// noRoute reports whether err is the kernel's answer for an address without a
-// route: none at all, unreachable, prohibited or blackholed.
-func noRoute(err error) bool {
-	for _, e := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.ENETDOWN} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // neighbours lists the neighbour table of one link.

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,18 +20,42 @@ type TEP struct {
 	Interface string
 }
 
-// Pair is a tunnel endpoint of this edge and one of a remote.
-type Pair struct{ Local, Remote netip.Addr }
+// Pair is a tunnel endpoint of this edge and one of a remote, or one of several paths between them.
+type Pair struct {
+	Local, Remote netip.Addr
+	// Via is one of several next hops of the route. It is zero where there is only one, and
+	// where all of them are meant.
+	Via Via
+}
 
-// String returns "LOCAL to REMOTE".
-func (p Pair) String() string { return fmt.Sprintf("%s to %s", p.Local, p.Remote) }
+// Via is a next hop of a route with several (ECMP).
+type Via struct {
+	Addr      netip.Addr
+	Interface string
+}
 
-// Compare orders pairs by their local, then their remote address.
-func (p Pair) Compare(o Pair) int {
-	if c := p.Local.Compare(o.Local); c != 0 {
-		return c
+// String returns "ADDRESS dev INTERFACE", as ip-route(8) does.
+func (v Via) String() string { return fmt.Sprintf("%s dev %s", v.Addr, v.Interface) }
+
+// Compare orders next hops by their interface, then their address.
+func (v Via) Compare(o Via) int {
+	return cmp.Or(cmp.Compare(v.Interface, o.Interface), v.Addr.Compare(o.Addr))
+}
+
+// Endpoints is p with any next hop.
+func (p Pair) Endpoints() Pair { return Pair{Local: p.Local, Remote: p.Remote} }
+
+// String returns "LOCAL to REMOTE", and of one of several next hops " via ADDRESS dev INTERFACE".
+func (p Pair) String() string {
+	if p.Via == (Via{}) {
+		return fmt.Sprintf("%s to %s", p.Local, p.Remote)
 	}
-	return p.Remote.Compare(o.Remote)
+	return fmt.Sprintf("%s to %s via %s", p.Local, p.Remote, p.Via)
+}
+
+// Compare orders pairs by their local, then their remote address, then their next hop.
+func (p Pair) Compare(o Pair) int {
+	return cmp.Or(p.Local.Compare(o.Local), p.Remote.Compare(o.Remote), p.Via.Compare(o.Via))
 }
 
 // Teaming says which of the live paths to a remote a packet takes.

@@ -5,12 +5,16 @@ package overlay
 // has more than its share, so that of n owners one that goes moves its own buckets
 // alone, and one that comes takes one n-th (resilient hashing). The zero value of T
 // in before owns nothing. want has no duplicates; without any, the buckets are zero.
-func Share[T comparable](before, want []T) []T {
+func Share[T comparable](before, want []T) []T { return ShareByWeight(before, want, nil) }
+
+// ShareByWeight is Share by the weights of want. Each owner has one bucket at least, where there
+// are enough. A weight below one, and one that is missing, count as one.
+func ShareByWeight[T comparable](before, want []T, weights []int) []T {
 	buckets := make([]T, len(before))
 	if len(want) == 0 {
 		return buckets
 	}
-	quota := quotas(before, want)
+	quota := quotas(before, want, weights)
 	var free []int
 	for i, owner := range before {
 		if quota[owner] > 0 {
@@ -32,25 +36,51 @@ func Share[T comparable](before, want []T) []T {
 }
 
 // quotas divides the buckets; what is left over goes to those who have it already.
-func quotas[T comparable](before, want []T) map[T]int {
+func quotas[T comparable](before, want []T, weights []int) map[T]int {
 	has := make(map[T]int, len(want))
 	for _, owner := range before {
 		has[owner]++
 	}
-	each, rest := len(before)/len(want), len(before)%len(want)
-	quota := make(map[T]int, len(want))
+	quota, rest := wholeQuotas(len(before), want, weights)
+	whole := make(map[T]int, len(quota))
 	for _, owner := range want {
-		quota[owner] = each
-		if has[owner] > each && rest > 0 {
+		whole[owner] = quota[owner]
+	}
+	for _, owner := range want {
+		if has[owner] > whole[owner] && rest > 0 {
 			quota[owner]++
 			rest--
 		}
 	}
 	for _, owner := range want {
-		if quota[owner] == each && rest > 0 {
+		if quota[owner] == whole[owner] && rest > 0 {
 			quota[owner]++
 			rest--
 		}
 	}
 	return quota
+}
+
+// wholeQuotas rounds the parts down, but to one where there is one for each, and returns what is left.
+func wholeQuotas[T comparable](buckets int, want []T, weights []int) (quota map[T]int, rest int) {
+	weight := func(i int) int {
+		if i < len(weights) {
+			return max(1, weights[i])
+		}
+		return 1
+	}
+	sum := 0
+	for i := range want {
+		sum += weight(i)
+	}
+	least := 0
+	if len(want) <= buckets {
+		least = 1
+	}
+	quota, rest = make(map[T]int, len(want)), buckets
+	for i, owner := range want {
+		quota[owner] = least + (buckets-least*len(want))*weight(i)/sum
+		rest -= quota[owner]
+	}
+	return quota, rest
 }

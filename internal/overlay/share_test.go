@@ -60,3 +60,29 @@ func TestShareOfNothing(t *testing.T) {
 		t.Errorf("three have %v", got)
 	}
 }
+
+// Shares follow the weights, whoever had the buckets before, and the least weight has some.
+func TestShareByWeight(t *testing.T) {
+	for _, c := range []struct {
+		weights []int
+		want    map[int]int
+	}{
+		{[]int{1, 3}, map[int]int{1: 16, 2: 48}},
+		{[]int{1, 1, 2}, map[int]int{1: 16, 2: 16, 3: 32}},
+		{[]int{1, 255}, map[int]int{1: 1, 2: 63}},
+		{[]int{0, 1}, map[int]int{1: 32, 2: 32}},
+	} {
+		owners := []int{1, 2, 3}[:len(c.weights)]
+		for _, before := range [][]int{make([]int, 64), Share(make([]int, 64), []int{1, 2, 3, 4})} {
+			got := count(ShareByWeight(before, owners, c.weights))
+			for owner, n := range c.want {
+				if d := got[owner] - n; d < -1 || d > 1 {
+					t.Errorf("weights %v: %v, want about %v", c.weights, got, c.want)
+				}
+			}
+			if got[0] > 0 {
+				t.Errorf("weights %v: %d buckets without an owner", c.weights, got[0])
+			}
+		}
+	}
+}
