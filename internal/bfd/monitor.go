@@ -39,6 +39,8 @@ type Peer struct {
 	overlay.Pair
 	// Ifindex is the interface of the path; 0 leaves the choice to the routing table.
 	Ifindex int
+	// SrcMAC and NextMAC are the addresses of a frame to Via.
+	SrcMAC, NextMAC overlay.MAC
 	// Hops is how many links may lie between the endpoints. With 1 the session is
 	// single-hop (RFC 5881, UDP port 3784), otherwise multihop (RFC 5883, 4784).
 	// Both ends must agree on that.

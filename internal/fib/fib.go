@@ -212,10 +212,12 @@ type Port struct {
 }
 
 // TEP is a path to a remote tunnel endpoint. A remote edge has one for each pair of
-// addresses; the one from Config.TEPs' first to Edge stands for all.
+// addresses; the one from Config.TEPs' first to Edge stands for all. A pair whose route has several
+// next hops has one for each of them besides, and the one without Via stands for those.
 type TEP struct {
 	Addr    netip.Addr
 	Local   netip.Addr // this edge's end; unset: the first of Config.TEPs
+	Via     overlay.Via
 	Edge    netip.Addr // the remote edge's first address; unset: Addr
 	Ifindex int        // of the underlay interface; 0 when there is no route
 	MTU     int        // of the path: an IP packet's size in bytes

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -16,16 +15,14 @@ import (
 // Buckets is into how many parts the flows to a remote are divided.
 const Buckets = 64
 
-// autoHops is how many links a multihop session may cross where the configuration
-// leaves it to us.
-const autoHops = 16
-
 // Facts are what Teamed joins with the configuration.
 type Facts struct {
 	Links map[string]host.Link
 	// Paths are the routes from TEPs of this edge to those of remotes, asked with the
 	// local address as source. Pairs lists what to ask.
 	Paths map[overlay.Pair]host.Path
+	// Vias are the next hops of pairs with several, each of which has an entry in Paths.
+	Vias map[overlay.Pair][]overlay.Via
 	// Probed are path MTUs in bytes of an IP packet; what is missing is not known.
 	Probed map[overlay.Pair]int
 	// Dead are the pairs that liveness takes out of use, and why.
@@ -41,7 +38,7 @@ type PathPolicies struct {
 	PathPolicies []PathPolicy
 }
 
-// TunnelPath is a way from a TEP of this edge to one of a remote.
+// TunnelPath is a way from a TEP of this edge to one of a remote: one for each next hop of its route.
 type TunnelPath struct {
 	overlay.Pair
 	Edge    netip.Addr // the remote: its first address
@@ -49,6 +46,7 @@ type TunnelPath struct {
 	MTU     int // an IP packet's size in bytes
 	SrcMAC  overlay.MAC
 	NextMAC overlay.MAC // zero while unresolved
+	Weight  int         // among the next hops of the route; 0 where it is the only one
 	Down    string      // why it is out of use, or ""
 }
 
@@ -143,26 +141,39 @@ func (t PathPolicies) find(teps []string, remote netip.Addr) (PathGroup, bool) {
 // pathsTo are the paths to one remote. A route by another interface than the TEP's
 // is none: its tunnels would come from an address that is not that network's.
 func pathsTo(e overlay.Edge, f Facts, remote netip.Addr) (paths []TunnelPath) {
+	v := host.State{Routes: f.Paths, Vias: f.Vias}
 	for _, local := range e.Underlay.Local() {
 		for _, addr := range e.Remote(remote).Addrs {
-			pair := overlay.Pair{Local: local.Addr, Remote: addr}
-			path, ok := f.Paths[pair]
-			if !ok || path.Local || !carries(e, f, local, path) {
-				continue
+			pairs := slices.DeleteFunc(v.PathsOf(overlay.Pair{Local: local.Addr, Remote: addr}), func(pair overlay.Pair) bool {
+				return f.Paths[pair].Local || !carries(e, f, local, f.Paths[pair])
+			})
+			resolved := slices.ContainsFunc(pairs, func(pair overlay.Pair) bool { return f.Paths[pair].NextMAC != overlay.MAC{} })
+			for _, pair := range pairs {
+				paths = append(paths, f.pathOf(pair, remote, resolved))
 			}
-			p := TunnelPath{
-				Pair: pair, Edge: remote, Ifindex: path.Ifindex, MTU: path.MTU, SrcMAC: path.SrcMAC, NextMAC: path.NextMAC, Down: f.Dead[pair],
-			}
-			if known := f.Probed[pair]; known > 0 {
-				p.MTU = min(known, path.MTU)
-			}
-			if !isUp(f, path) {
-				p.Down = fmt.Sprintf("interface %s is down", path.Interface)
-			}
-			paths = append(paths, p)
 		}
 	}
 	return paths
+}
+
+// pathOf is the path to remote by a pair. With resolved a next hop of it answers: one that does not
+// is out of use.
+func (f Facts) pathOf(pair overlay.Pair, remote netip.Addr, resolved bool) TunnelPath {
+	path := f.Paths[pair]
+	p := TunnelPath{
+		Pair: pair, Edge: remote, Ifindex: path.Ifindex, MTU: path.MTU, SrcMAC: path.SrcMAC, NextMAC: path.NextMAC, Weight: path.Weight,
+		Down: cmp.Or(f.Dead[pair], f.Dead[pair.Endpoints()]),
+	}
+	if known := f.Probed[pair.Endpoints()]; known > 0 {
+		p.MTU = min(known, path.MTU)
+	}
+	switch {
+	case !isUp(f, path):
+		p.Down = fmt.Sprintf("interface %s is down", path.Interface)
+	case resolved && path.NextMAC == overlay.MAC{}:
+		p.Down = fmt.Sprintf("next hop %s on %s does not answer", path.Addr, path.Interface)
+	}
+	return p
 }
 
 // carries reports whether tunnels of local may leave the way that this one does.
@@ -187,8 +198,9 @@ func isUp(f Facts, path host.Path) bool {
 func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote netip.Addr, before PathGroup) (PathGroup, string) {
 	s := PathGroup{Remote: remote}
 	var there, live []overlay.Pair
+	weights := make(map[overlay.Pair]int)
 	for _, p := range inOrder(e, all, pathPolicy, remote) {
-		there = append(there, p.Pair)
+		there, weights[p.Pair] = append(there, p.Pair), p.Weight
 		if p.Down == "" {
 			live = append(live, p.Pair)
 		}
@@ -205,23 +217,28 @@ func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote n
 		}
 		problem = fmt.Sprintf("remote %s: all paths%s are dead, the last ones stay in use: check the remote and the network to it", name, from(pathPolicy))
 	}
-	if pathPolicy.Teaming == overlay.PathPolicyFailover {
-		live = live[:1]
+	if pathPolicy.Teaming == overlay.PathPolicyFailover { // with all next hops of the first
+		first := live[0].Endpoints()
+		live = slices.DeleteFunc(slices.Clone(live), func(p overlay.Pair) bool { return p.Endpoints() != first })
 	}
 	s.Paths = live
-	s.share(before)
+	s.share(before, weights)
 	return s, problem
 }
 
 // share fills in the buckets.
-func (s *PathGroup) share(before PathGroup) {
+func (s *PathGroup) share(before PathGroup, weightOf map[overlay.Pair]int) {
+	weights := make([]int, len(s.Paths))
+	for i, p := range s.Paths {
+		weights[i] = weightOf[p]
+	}
 	owners := make([]overlay.Pair, Buckets)
 	for i, b := range before.Buckets {
 		if int(b) < len(before.Paths) {
 			owners[i] = before.Paths[b]
 		}
 	}
-	for i, owner := range overlay.Share(owners, s.Paths) {
+	for i, owner := range overlay.ShareByWeight(owners, s.Paths, weights) {
 		s.Buckets[i] = uint8(slices.Index(s.Paths, owner))
 	}
 }
@@ -232,7 +249,7 @@ func inOrder(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote net
 	for _, local := range localOf(e, pathPolicy.TEPs) {
 		for _, addr := range e.Remote(remote).Addrs {
 			for _, p := range all {
-				if p.Pair == (overlay.Pair{Local: local.Addr, Remote: addr}) {
+				if p.Endpoints() == (overlay.Pair{Local: local.Addr, Remote: addr}) {
 					paths = append(paths, p)
 				}
 			}
@@ -279,46 +296,4 @@ func (t PathPolicies) outOfUse(e overlay.Edge) (problems []problem.Problem) {
 		}
 	}
 	return problems
-}
-
-// Peers are the BFD sessions that e asks for: one for each path. What they say comes
-// back as Facts.Dead.
-func Peers(e overlay.Edge, t PathPolicies, paths map[overlay.Pair]host.Path) (peers []bfd.Peer) {
-	l := e.Underlay.Liveness
-	if l == nil {
-		return nil
-	}
-	for _, p := range t.Paths {
-		hops := int(l.Hops)
-		if hops == 0 {
-			if hops = autoHops; paths[p.Pair].Addr == p.Remote { // the next hop is the remote itself
-				hops = 1
-			}
-		}
-		peers = append(peers, bfd.Peer{
-			Pair: p.Pair, Ifindex: p.Ifindex, Hops: hops, Timers: bfd.Timers{Interval: l.Interval, Multiplier: l.Multiplier},
-		})
-	}
-	return peers
-}
-
-// Dead are the pairs of e that may not be used, of what a bfd.Monitor knows. A remote
-// that answers on one path speaks BFD, so its other paths that never answered are
-// not to be trusted: one may have died before this process started.
-func Dead(e overlay.Edge, results map[overlay.Pair]bfd.Result) map[overlay.Pair]string {
-	answers := make(map[netip.Addr]bool)
-	edgeOf := func(p overlay.Pair) netip.Addr { return e.Remote(p.Remote).Addrs[0] }
-	for pair, r := range results {
-		answers[edgeOf(pair)] = answers[edgeOf(pair)] || r.State == bfd.Up
-	}
-	dead := make(map[overlay.Pair]string)
-	for pair, r := range results {
-		switch {
-		case !r.Usable():
-			dead[pair] = r.Why
-		case r.State == bfd.Unknown && answers[edgeOf(pair)]:
-			dead[pair] = "it never answered, though the remote answers on another path"
-		}
-	}
-	return dead
 }

@@ -63,8 +63,11 @@ func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies Path
 func HostConfig(e overlay.Edge, v host.State) host.Desired {
 	h := host.Desired{GRODevice: host.GRODeviceName(e.Name)}
 	for _, pair := range Pairs(e) {
-		if path, ok := PathOf(e, v, pair); ok {
-			h.NextHops = append(h.NextHops, path.NextHop)
+		for _, one := range PathsOf(e, v, pair) {
+			// The kernel keeps no neighbours of a link that is down.
+			if path := v.Routes[one]; one.Via == (overlay.Via{}) || isUp(Facts{Links: v.Links}, path) {
+				h.NextHops = append(h.NextHops, path.NextHop)
+			}
 		}
 	}
 	slices.SortFunc(h.NextHops, func(a, b host.NextHop) int {

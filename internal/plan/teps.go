@@ -12,20 +12,31 @@ import (
 	"github.com/selvage/selvage/internal/problem"
 )
 
-// PathOf is the path between a pair that tunnels may take: it leaves this host by the
-// interface of the TEP, or by any underlay interface where the TEP has none. Another
+// PathsOf are the paths between a pair that tunnels may take, as keys of the host's routes. They leave
+// this host by the interface of the TEP, or by any underlay interface where the TEP has none. Another
 // would carry tunnels into a network that was not meant to see them.
-func PathOf(e overlay.Edge, v host.State, pair overlay.Pair) (host.Path, bool) {
-	path, ok := v.Routes[pair]
-	if !ok || path.Local {
-		return path, false
-	}
+func PathsOf(e overlay.Edge, v host.State, pair overlay.Pair) (paths []overlay.Pair) {
 	for _, local := range e.Underlay.Local() {
-		if local.Addr == pair.Local {
-			return path, carries(e, Facts{Links: v.Links}, local, path)
+		if local.Addr != pair.Local {
+			continue
 		}
+		for _, one := range v.PathsOf(pair) {
+			if path := v.Routes[one]; !path.Local && carries(e, Facts{Links: v.Links}, local, path) {
+				paths = append(paths, one)
+			}
+		}
+		return paths
 	}
-	return path, false
+	return nil
+}
+
+// PathOf is the first of PathsOf.
+func PathOf(e overlay.Edge, v host.State, pair overlay.Pair) (host.Path, bool) {
+	paths := PathsOf(e, v, pair)
+	if len(paths) == 0 {
+		return host.Path{}, false
+	}
+	return v.Routes[paths[0]], true
 }
 
 // Path is the preferred one of the ways to remote.
@@ -42,7 +53,7 @@ func Path(e overlay.Edge, v host.State, remote netip.Addr) (host.Path, bool) {
 // liveness takes out of use. Of several TEPs, one whose address the host does not have
 // is out of use as well.
 func FactsOf(e overlay.Edge, v host.State, probed map[overlay.Pair]int, dead map[overlay.Pair]string) Facts {
-	f := Facts{Links: v.Links, Paths: v.Routes, Probed: probed, Dead: make(map[overlay.Pair]string)}
+	f := Facts{Links: v.Links, Paths: v.Routes, Vias: v.Vias, Probed: probed, Dead: make(map[overlay.Pair]string)}
 	if len(e.Underlay.Local()) > 1 {
 		for pair := range v.Routes {
 			if !v.TEPs[pair.Local] {
@@ -71,12 +82,30 @@ func PathSelection(e overlay.Edge, t PathPolicies) ([]fib.TEP, []fib.PathPolicy)
 	var teps []fib.TEP
 	for _, p := range t.Paths {
 		teps = append(teps, fib.TEP{
-			Addr: p.Remote, Local: p.Local, Edge: p.Edge, Ifindex: p.Ifindex, MTU: p.MTU, SrcMAC: p.SrcMAC, NextMAC: p.NextMAC,
+			Addr: p.Remote, Local: p.Local, Via: p.Via, Edge: p.Edge, Ifindex: p.Ifindex, MTU: p.MTU, SrcMAC: p.SrcMAC, NextMAC: p.NextMAC,
 			// While all paths are dead nothing is gained by deciding each packet anew.
 			Down: p.Down != "" && !inUse[p.Pair],
 		})
 	}
-	return withoutPath(e, teps), pathPolicies
+	return withoutPath(e, withAllNextHops(teps)), pathPolicies
+}
+
+// withAllNextHops adds what stands for the next hops of a pair with several: packets and messages that
+// arrive name no next hop. It has the largest MTU of them, and the way of the first.
+func withAllNextHops(teps []fib.TEP) []fib.TEP {
+	at := make(map[overlay.Pair]int)
+	for _, t := range slices.Clone(teps) {
+		if t.Via == (overlay.Via{}) {
+			continue
+		}
+		all := pairOf(t).Endpoints()
+		if _, ok := at[all]; !ok {
+			at[all], t.Via, t.Down = len(teps), overlay.Via{}, false
+			teps = append(teps, t)
+		}
+		teps[at[all]].MTU = max(teps[at[all]].MTU, t.MTU)
+	}
+	return teps
 }
 
 // withoutPath adds what has no way and must be known all the same: of each remote the
@@ -95,7 +124,7 @@ func withoutPath(e overlay.Edge, teps []fib.TEP) []fib.TEP {
 	return teps
 }
 
-func pairOf(t fib.TEP) overlay.Pair { return overlay.Pair{Local: t.Local, Remote: t.Addr} }
+func pairOf(t fib.TEP) overlay.Pair { return overlay.Pair{Local: t.Local, Remote: t.Addr, Via: t.Via} }
 
 // pathPolicyNumbers are the indexes of the segments' teams.
 func pathPolicyNumbers(e overlay.Edge, t PathPolicies) map[string]int {
@@ -116,17 +145,22 @@ func pathProblems(e overlay.Edge, v host.State) (problems []problem.Problem) {
 	for _, remote := range Remotes(e) {
 		_, reachable := Path(e, v, remote)
 		for _, pair := range pairsTo(e, remote) {
-			path, there := v.Routes[pair]
-			_, usable := PathOf(e, v, pair)
-			switch {
-			case there && path.Local:
-				add("remote %s is an address of this host: correct the remote", pair.Remote)
-			case there && !reachable && !isUnderlay(e, v, path.Ifindex):
-				add("remote %s: its route leaves by %s, which is not an underlay interface: change the route, or add %s to the underlay's interfaces",
-					pair.Remote, path.Interface, path.Interface)
-			case usable && path.NextMAC == (overlay.MAC{}):
-				add("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",
-					pair.Remote, path.NextHop.Addr, path.Interface)
+			usable := PathsOf(e, v, pair)
+			for _, one := range v.PathsOf(pair) {
+				path := v.Routes[one]
+				switch {
+				case path.Local:
+					add("remote %s is an address of this host: correct the remote", pair.Remote)
+				case !reachable && !isUnderlay(e, v, path.Ifindex):
+					add("remote %s: its route leaves by %s, which is not an underlay interface: change the route, or add %s to the underlay's interfaces",
+						pair.Remote, path.Interface, path.Interface)
+				case len(usable) > 0 && !isUnderlay(e, v, path.Ifindex):
+					add("remote %s: next hop %s is not used: %s is not an underlay interface: change the route, or add %s to the underlay's interfaces",
+						pair.Remote, path.Addr, path.Interface, path.Interface)
+				case slices.Contains(usable, one) && path.NextMAC == (overlay.MAC{}):
+					add("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",
+						pair.Remote, path.NextHop.Addr, path.Interface)
+				}
 			}
 		}
 	}
