@@ -57,7 +57,7 @@ struct vport {
 	enum vport_flags flags;
 	__u32 ifindex;	       /* port: the interface; TEP: the underlay's, 0 without a route */
 	__u32 mtu;	       /* of the interface or path, in bytes of an IP packet */
-	__u32 segment;	       /* port: its segment */
+	__u32 segment;	       /* port: its segment; TEP: which next hop (ECMP), 0 for all */
 	__u16 vlan;	       /* port: VLAN ID of a trunk, 0: untagged */
 	__u16 tx_index;	       /* index of the interface in tx_devmap, with VPORT_TRANSIT */
 	struct addr addr;      /* TEP: the remote's address */

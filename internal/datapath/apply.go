@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -212,12 +213,22 @@ func (e PartialError) Error() string { return e.Err.Error() }
 // Unwrap returns the errors.
 func (e PartialError) Unwrap() error { return e.Err }
 
-// pair is which addresses a path joins.
+// pair is which addresses a path joins, by which next hop.
 func (nu *numbers) pair(t fib.TEP) overlay.Pair {
 	if !t.Local.IsValid() {
-		return overlay.Pair{Local: nu.prog.cfg.TEPs[0], Remote: t.Addr}
+		return overlay.Pair{Local: nu.prog.cfg.TEPs[0], Remote: t.Addr, Via: t.Via}
 	}
-	return overlay.Pair{Local: t.Local, Remote: t.Addr}
+	return overlay.Pair{Local: t.Local, Remote: t.Addr, Via: t.Via}
+}
+
+// viaTag tells one of several next hops from the others; it is the same in each process.
+func viaTag(via overlay.Via) uint32 {
+	if via == (overlay.Via{}) {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(via.String())) // never fails
+	return max(h.Sum32(), 1)
 }
 
 // edgeOf is the address that stands for the remote of a path.
@@ -278,9 +289,11 @@ func (po *Ports) writeTEPs(t fib.Tables, p *plan) error {
 	for _, tep := range t.TEPs {
 		pair := po.numbers.pair(tep)
 		id := po.numbers.names.pathIDs[pair]
-		key := bpfPathKey{}
-		key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
-		p.teps[key] = id
+		if tep.Via == (overlay.Via{}) {
+			key := bpfPathKey{}
+			key.Local.W, key.Remote.W = wireAddr(pair.Local), wireAddr(pair.Remote)
+			p.teps[key] = id
+		}
 		vport := po.tepVport(tep)
 		leaveBy(&vport, p)
 		if paths[edgeOf(tep)] > 1 {
@@ -351,7 +364,7 @@ func prefixLen(p netip.Prefix) uint32 {
 
 func (po *Ports) tepVport(t fib.TEP) bpfVport {
 	local := po.numbers.pair(t).Local
-	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU)}
+	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Ifindex: uint32(t.Ifindex), Mtu: uint32(t.MTU), Segment: viaTag(t.Via)}
 	vport.Addr.W, vport.Local.W = wireAddr(t.Addr), wireAddr(local)
 	if t.Down {
 		vport.Flags |= bpfVportFlagsVPORT_DOWN

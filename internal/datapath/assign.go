@@ -115,7 +115,7 @@ func setOfAddrs(list []netip.Addr) map[netip.Addr]bool {
 
 // tepSlot is what tells the entry of a path from others.
 func (nu *numbers) tepSlot(tep fib.TEP) bpfVport {
-	vport := bpfVport{Kind: bpfVportKindVPORT_TEP}
+	vport := bpfVport{Kind: bpfVportKindVPORT_TEP, Segment: viaTag(tep.Via)}
 	vport.Addr.W, vport.Local.W = wireAddr(tep.Addr), wireAddr(nu.pair(tep).Local)
 	return vport
 }
@@ -127,7 +127,7 @@ func (as *assigner) assignTEP(tep fib.TEP, slots *vportSlots) error {
 		return err
 	}
 	as.numbers.names.pathIDs[pair] = id
-	if pair.Local == as.prog.cfg.TEPs[0] && pair.Remote == edgeOf(tep) {
+	if pair == (overlay.Pair{Local: as.prog.cfg.TEPs[0], Remote: edgeOf(tep)}) {
 		as.numbers.names.tepIDs[tep.Addr] = id
 	}
 	return nil
@@ -176,7 +176,7 @@ func slotOf(e *bpfVport) bpfVport {
 	if e.Kind == bpfVportKindVPORT_PORT {
 		return bpfVport{Kind: e.Kind, Ifindex: e.Ifindex, Vlan: e.Vlan, Segment: e.Segment}
 	}
-	return bpfVport{Kind: e.Kind, Addr: e.Addr, Local: e.Local}
+	return bpfVport{Kind: e.Kind, Addr: e.Addr, Local: e.Local, Segment: e.Segment}
 }
 
 func (nu *numbers) vportSlots() *vportSlots {

@@ -51,7 +51,7 @@ func (cg *Changes) invalidateMAC(segment uint32, mac overlay.MAC) {
 
 // invalidatePort does so for the segment of a port.
 func (cg *Changes) invalidatePort(id uint32) error {
-	if segment := cg.numbers.vports[id].Segment; segment != 0 {
+	if segment := cg.numbers.vports[id].Segment; segment != 0 && cg.numbers.vports[id].Kind == bpfVportKindVPORT_PORT {
 		return cg.invalidate(segment)
 	}
 	return nil

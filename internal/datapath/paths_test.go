@@ -69,6 +69,12 @@ func (w *world) pathOf(out []byte) overlay.Pair {
 // sendFlows sends so many flows and says which path each took.
 func (w *world) sendFlows(t *testing.T, flows int) (took []overlay.Pair) {
 	t.Helper()
+	return sendFlowsBy(t, w, flows, w.pathOf)
+}
+
+// sendFlowsBy sends so many flows and says of each what its tunnel packet tells.
+func sendFlowsBy[T any](t *testing.T, w *world, flows int, told func(out []byte) T) (took []T) {
+	t.Helper()
 	frame := pkttest.Frame(alice, bob, udp4)
 	for i := range flows {
 		binary.BigEndian.PutUint32(frame[26:], 0xc6120002+uint32(i%20)) // 198.18.0.2 …
@@ -78,7 +84,7 @@ func (w *world) sendFlows(t *testing.T, flows int) (took []overlay.Pair) {
 		binary.BigEndian.PutUint16(frame[40:], 0) // no UDP checksum
 		r := w.fromPort(t, "p0", frame)
 		r.want(t, frame, forwarded)
-		took = append(took, w.pathOf(r.out))
+		took = append(took, told(r.out))
 	}
 	return took
 }
