@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ const (
 	leaveLongest = time.Second
 )
 
-// Peer is a session to have.
+// Peer is a session to have. One with a next hop in its pair is with the other end's reflector, by that
+// next hop; there is one without besides.
 type Peer struct {
 	overlay.Pair
 	// Ifindex is the interface of the path; 0 leaves the choice to the routing table.
@@ -61,11 +63,17 @@ func (p Peer) check() error {
 }
 
 func (p Peer) port() int {
+	if p.reflected() {
+		return reflectorPort
+	}
 	if p.Hops > 1 {
 		return multihopPort
 	}
 	return singleHopPort
 }
+
+// reflected reports whether the session is one of Seamless BFD: with the other end's reflector.
+func (p Peer) reflected() bool { return p.Via != overlay.Via{} }
 
 // Result is what is known of a pair.
 type Result struct {
@@ -98,10 +106,12 @@ type Monitor struct {
 
 	mu        sync.Mutex
 	byPair    map[overlay.Pair]*peer
-	byOwn     map[uint32]*peer // by our discriminator
-	queue     queue            // by next
+	vias      map[overlay.Pair][]*peer // those with next hops, by their endpoints
+	byOwn     map[uint32]*peer         // by our discriminator
+	queue     queue                    // by next
 	listeners map[listenerKey]*socket
 	senders   map[netip.Addr]*socket
+	frames    *frames // nil without next hops
 	dropped   map[Reason]uint64
 	service   Service
 	closed    bool
@@ -138,6 +148,7 @@ func NewMonitor(log *slog.Logger) (*Monitor, error) {
 	m := &Monitor{
 		log:       log,
 		byPair:    map[overlay.Pair]*peer{},
+		vias:      map[overlay.Pair][]*peer{},
 		byOwn:     map[uint32]*peer{},
 		listeners: map[listenerKey]*socket{},
 		senders:   map[netip.Addr]*socket{},
@@ -161,11 +172,8 @@ func (m *Monitor) Close() error {
 	}
 	m.wake()
 	m.owned.Wait()
-	errs := []error{unix.Close(m.waker)}
-	for _, s := range m.listeners {
-		errs = append(errs, s.close())
-	}
-	for _, s := range m.senders {
+	errs := []error{unix.Close(m.waker), m.frames.close()}
+	for _, s := range m.sockets() {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
@@ -253,6 +261,7 @@ func (m *Monitor) Set(peers []Peer) error {
 		wanted[p.Pair] = true
 		m.set(now, p)
 	}
+	errs = append(errs, m.openReflectors(wanted))
 	for pair, p := range m.byPair {
 		if !wanted[pair] && p.leaving.IsZero() {
 			p.leave(now)
@@ -278,6 +287,10 @@ func (m *Monitor) set(now time.Time, want Peer) {
 	}
 	p = &peer{Peer: want, health: newHealth(now), session: newSession(now, m.discriminator(), want.Timers, rand.Float64)}
 	p.session.serve(m.service)
+	if want.reflected() {
+		p.session.reflector = reflectorOf(want.Remote)
+		m.vias[want.Endpoints()] = append(m.vias[want.Endpoints()], p)
+	}
 	m.byPair[want.Pair], m.byOwn[p.session.mine] = p, p
 	heap.Push(&m.queue, p)
 	m.tend(now, p)
@@ -295,6 +308,11 @@ func (m *Monitor) discriminator() uint32 {
 func (m *Monitor) remove(p *peer) {
 	delete(m.byPair, p.Pair)
 	delete(m.byOwn, p.session.mine)
+	if all := p.Endpoints(); p.reflected() {
+		if m.vias[all] = slices.DeleteFunc(m.vias[all], func(o *peer) bool { return o == p }); len(m.vias[all]) == 0 {
+			delete(m.vias, all)
+		}
+	}
 	heap.Remove(&m.queue, p.index)
 }
 
@@ -302,7 +320,7 @@ func (m *Monitor) remove(p *peer) {
 // 6.8.16 has it. One that never answered is not told.
 func (p *peer) leave(now time.Time) {
 	p.leaving = now
-	if p.session.yours != 0 {
+	if p.session.yours != 0 && !p.reflected() { // a reflector keeps nothing
 		p.leaving = now.Add(min(leaveLongest, time.Duration(p.Timers.Multiplier)*p.session.interval()))
 		p.session.disable()
 	}
@@ -317,11 +335,21 @@ func (m *Monitor) open(p Peer) error {
 		}
 		m.senders[p.Local] = s
 	}
-	key := listenerKey{p.Local, p.port()}
+	if p.reflected() && m.frames == nil {
+		f, err := openFrames()
+		if err != nil {
+			return err
+		}
+		m.frames = f
+	}
+	return m.listen(listenerKey{p.Local, p.port()})
+}
+
+func (m *Monitor) listen(key listenerKey) error {
 	if m.listeners[key] != nil {
 		return nil
 	}
-	s, err := listen(p.Local, key.port)
+	s, err := listen(key.local, key.port)
 	if err != nil {
 		return err
 	}
@@ -329,11 +357,17 @@ func (m *Monitor) open(p Peer) error {
 	return nil
 }
 
+// sockets are all that packets arrive on.
+func (m *Monitor) sockets() []*socket {
+	return slices.AppendSeq(slices.Collect(maps.Values(m.listeners)), maps.Values(m.senders))
+}
+
 // closeUnused closes the sockets that no session has; mu is held.
 func (m *Monitor) closeUnused() error {
 	listeners, senders := map[listenerKey]bool{}, map[netip.Addr]bool{}
 	for _, p := range m.byPair {
 		listeners[listenerKey{p.Local, p.port()}] = true
+		listeners[listenerKey{p.Local, reflectorPort}] = true
 		senders[p.Local] = true
 	}
 	var errs []error

@@ -53,9 +53,15 @@ func (m *Monitor) turn(polled []unix.PollFd) (fds []unix.PollFd, wait time.Durat
 			s.crowded = err != nil || taken == drainMost
 		}
 	}
+	for local, s := range m.senders { // answers of reflectors
+		if ready[s.fd] || s.crowded {
+			taken, err := s.drain(drainMost, func(a receipt) { m.handle(listenerKey{local: local}, a) })
+			s.crowded = err != nil || taken == drainMost
+		}
+	}
 	wait = m.serviceDue()
 	fds = append(polled[:0], unix.PollFd{Fd: int32(m.waker), Events: unix.POLLIN})
-	for _, s := range m.listeners {
+	for _, s := range m.sockets() {
 		if s.crowded {
 			wait = 0 // but for the pause
 			continue
@@ -106,7 +112,11 @@ func (p *peer) late(now time.Time) bool {
 // did not run for a while, that is where the other end's packets are.
 func (m *Monitor) catchUp(p *peer) {
 	key := listenerKey{p.Local, p.port()}
-	_, err := m.listeners[key].drain(backlogMost, func(a receipt) { m.handle(key, a) })
+	s := m.listeners[key]
+	if p.session.reflector != 0 {
+		key, s = listenerKey{local: p.Local}, m.senders[p.Local]
+	}
+	_, err := s.drain(backlogMost, func(a receipt) { m.handle(key, a) })
 	if err != nil {
 		m.log.Debug("receive BFD packets", "local", key.local, "err", err)
 	}
@@ -118,13 +128,25 @@ func (m *Monitor) catchUp(p *peer) {
 // handle obeys a packet or counts why not; mu is held.
 func (m *Monitor) handle(key listenerKey, a receipt) {
 	packet, why := parse(a.payload)
-	var p *peer
-	if why == "" {
-		p, why = m.sessionOf(key, a, packet)
+	switch {
+	case why != "":
+	case key.port == 0:
+		why = m.reflected(key.local, a, packet)
+	case key.port == reflectorPort:
+		why = m.reflect(key.local, a, packet)
+	default:
+		why = m.obey(key, a, packet)
 	}
 	if why != "" {
 		m.dropped[why]++
-		return
+	}
+}
+
+// obey takes a packet of a session; mu is held.
+func (m *Monitor) obey(key listenerKey, a receipt, packet packet) Reason {
+	p, why := m.sessionOf(key, a, packet)
+	if why != "" {
+		return why
 	}
 	now := time.Now()
 	p.received++
@@ -133,6 +155,7 @@ func (m *Monitor) handle(key listenerKey, a receipt) {
 		m.send(p, p.session.packet(now, true))
 	}
 	m.tend(now, p)
+	return ""
 }
 
 // sessionOf finds the session of a packet, RFC 5881 section 3, and whether the
@@ -183,13 +206,19 @@ func (m *Monitor) tend(now time.Time, p *peer) {
 	heap.Fix(&m.queue, p.index)
 }
 
-// send logs an error once for as long as it stays.
 func (m *Monitor) send(p *peer, packet packet) {
-	failure := ""
-	if err := m.senders[p.Local].send(p.Remote, p.port(), p.Ifindex, packet.marshal()); err != nil {
-		failure = err.Error()
-	} else {
+	err := m.transmit(p, packet.marshal())
+	if err == nil {
 		p.sent++
+	}
+	m.failed(p, err)
+}
+
+// failed logs an error of sending once for as long as it stays.
+func (m *Monitor) failed(p *peer, err error) {
+	failure := ""
+	if err != nil {
+		failure = err.Error()
 	}
 	if failure != "" && failure != p.failure {
 		m.log.Warn("a BFD packet cannot be sent", "remote", p.Remote, "local", p.Local, "err", failure)

@@ -1,6 +1,9 @@
 package bfd
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	// slowInterval is the least between packets of a session that is not up, RFC
@@ -26,6 +29,7 @@ type session struct {
 	service            Service
 	holds              bool // this end does not use the session yet
 	mine, yours        uint32
+	reflector          uint32 // discriminator of the other end that reflects (RFC 7880); 0: it is a session
 	timers             Timers
 
 	// What is announced, and what is in use: section 6.8.3 has a change wait for the
@@ -118,6 +122,10 @@ func (s *session) receive(now time.Time, p packet) {
 
 // follow is the state machine of section 6.2.
 func (s *session) follow(p packet) {
+	if s.reflector != 0 {
+		s.followReflector(p)
+		return
+	}
 	switch {
 	case p.state == adminDown:
 		if s.state != down {
@@ -179,6 +187,6 @@ func (s *session) packet(now time.Time, final bool) packet {
 	}
 	return packet{
 		state: s.state, diag: s.said(), poll: s.polling && !final, final: final, multiplier: s.timers.Multiplier,
-		mine: s.mine, yours: s.yours, desiredTx: s.desiredTx, requiredRx: s.requiredRx,
+		demand: s.reflector != 0, mine: s.mine, yours: cmp.Or(s.reflector, s.yours), desiredTx: s.desiredTx, requiredRx: s.requiredRx,
 	}
 }

@@ -27,12 +27,14 @@ const (
 type socket struct {
 	local   netip.Addr
 	fd      int
+	port    int  // its own
 	crowded bool // more was there than one turn takes
 }
 
 // receipt is a packet with what the kernel says about it.
 type receipt struct {
 	from    netip.Addr
+	port    int // of the sender
 	ttl     int
 	ifindex int
 	payload []byte
@@ -78,11 +80,16 @@ func openSocket(local netip.Addr, bind func(fd int) error) (*socket, error) {
 	if err = setOptions(fd, local); err == nil {
 		err = bind(fd)
 	}
+	var bound unix.Sockaddr
+	if err == nil {
+		bound, err = unix.Getsockname(fd)
+	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &socket{local: local, fd: fd}, nil
+	_, port := endpointOf(bound)
+	return &socket{local: local, fd: fd, port: port}, nil
 }
 
 type option struct {
@@ -121,6 +128,16 @@ func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
 		return &unix.SockaddrInet4{Addr: addr.As4(), Port: port}
 	}
 	return &unix.SockaddrInet6{Addr: addr.As16(), Port: port}
+}
+
+func endpointOf(s unix.Sockaddr) (addr netip.Addr, port int) {
+	switch s := s.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(s.Addr), s.Port
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(s.Addr), s.Port
+	}
+	return addr, 0
 }
 
 // send sends payload through the interface with this index; 0 leaves the choice to
@@ -162,12 +179,7 @@ func (s *socket) drain(most int, take func(receipt)) (taken int, err error) {
 // receiptOf reads the sender, the TTL and the interface. What is missing is zero,
 // which no session takes.
 func receiptOf(from unix.Sockaddr, oob []byte) (a receipt) {
-	switch from := from.(type) {
-	case *unix.SockaddrInet4:
-		a.from = netip.AddrFrom4(from.Addr)
-	case *unix.SockaddrInet6:
-		a.from = netip.AddrFrom16(from.Addr)
-	}
+	a.from, a.port = endpointOf(from)
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return a
