@@ -1,5 +1,7 @@
 package overlay
 
+import "slices"
+
 // Share gives len(before) buckets to want as evenly as they go: no two differ by
 // more than one bucket. A bucket stays with its owner unless that is not wanted or
 // has more than its share, so that of n owners one that goes moves its own buckets
@@ -73,14 +75,16 @@ func wholeQuotas[T comparable](buckets int, want []T, weights []int) (quota map[
 	for i := range want {
 		sum += weight(i)
 	}
-	least := 0
-	if len(want) <= buckets {
-		least = 1
-	}
 	quota, rest = make(map[T]int, len(want)), buckets
 	for i, owner := range want {
-		quota[owner] = least + (buckets-least*len(want))*weight(i)/sum
+		quota[owner] = buckets * weight(i) / sum
+		if len(want) <= buckets {
+			quota[owner] = max(1, quota[owner])
+		}
 		rest -= quota[owner]
+	}
+	for ; rest < 0; rest++ { // what has one for nothing takes it from who has most
+		quota[slices.MaxFunc(want, func(a, b T) int { return quota[a] - quota[b] })]--
 	}
 	return quota, rest
 }
