@@ -152,12 +152,14 @@ type TEPInfo struct {
 	Paths []PathInfo `json:"paths"`
 }
 
-// PathInfo is a way from one of this edge's TEPs to one of a remote's.
+// PathInfo is a way from one of this edge's TEPs to one of a remote's, by one of the next hops of its route.
 type PathInfo struct {
 	Local     netip.Addr `json:"local"`
 	Remote    netip.Addr `json:"remote"`
 	Interface string     `json:"interface"`
 	NextHop   netip.Addr `json:"next_hop"`
+	// Weight is that of the next hop among those of the route; 0 where it is the only one.
+	Weight int `json:"weight,omitempty"`
 	// State is "up", "down" or "unknown", which is usable, as liveness says; "dead"
 	// when it is out of use for something else.
 	State        string      `json:"state"`

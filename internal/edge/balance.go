@@ -101,11 +101,20 @@ func evenSpreads(pathPolicies plan.PathPolicies) (spreads []plan.PathGroup) {
 		pinned := slices.ContainsFunc(pathPolicies.PathPolicies[1:], func(t plan.PathPolicy) bool {
 			return slices.ContainsFunc(t.PathGroups, func(o plan.PathGroup) bool { return o.Remote == s.Remote })
 		})
-		if len(s.Paths) > 1 && !pinned {
+		if len(s.Paths) > 1 && !pinned && isEven(s) {
 			spreads = append(spreads, s)
 		}
 	}
 	return spreads
+}
+
+// isEven reports whether the paths of s have the same part of the flows: weights may say otherwise.
+func isEven(s plan.PathGroup) bool {
+	counts := make([]int, len(s.Paths))
+	for _, b := range s.Buckets {
+		counts[b]++
+	}
+	return slices.Max(counts)-slices.Min(counts) <= 1
 }
 
 // uneven names the path of s that is farthest from the even share, if that is too far.

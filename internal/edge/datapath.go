@@ -183,7 +183,7 @@ type (
 	}
 )
 
-// PathProbes find the path MTU from one TEP to each remote.
+// PathProbes find the path MTU from one TEP to each remote, by one interface or by the routing table.
 type PathProbes interface {
 	// Set says which remotes there are, and the most that each can have.
 	Set(ceilings map[netip.Addr]int)
@@ -253,8 +253,8 @@ func (p pathProbes) Close() error {
 }
 
 // openPathProbes must run in the network namespace of the underlay.
-func openPathProbes(tep netip.Addr, log *slog.Logger) (PathProbes, error) {
-	prober, err := pathmtu.Open(tep)
+func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error) {
+	prober, err := pathmtu.OpenBy(tep, ifindex)
 	if err != nil {
 		return nil, err
 	}

@@ -138,8 +138,7 @@ func (e *edge) settle(ctx context.Context) {
 // unresolved reports whether a next hop of e has no MAC address yet.
 func unresolved(e overlay.Edge, v host.State) bool {
 	return slices.ContainsFunc(plan.Pairs(e), func(pair overlay.Pair) bool {
-		way, ok := plan.PathOf(e, v, pair)
-		return ok && way.NextMAC == overlay.MAC{}
+		return slices.ContainsFunc(plan.PathsOf(e, v, pair), func(one overlay.Pair) bool { return v.Routes[one].NextMAC == overlay.MAC{} })
 	})
 }
 

@@ -63,8 +63,10 @@ func states(all map[netip.Addr]gatewayStates) func(netip.Addr) nat.State {
 
 // evaluate says how all gateways stand at now, and when to ask again. mu is held.
 func (s *pathSelector) evaluate(g snapshot, now time.Time) (all map[netip.Addr]gatewayStates, own ownState, again time.Time) {
+	results := s.known()
+	maps.DeleteFunc(results, func(p overlay.Pair, _ bfd.Result) bool { return p.Via != overlay.Via{} }) // they say nothing of the gateway
 	w := electionInput{
-		config: g.config, results: s.known(), watched: g.config.Underlay.Liveness != nil, patient: true,
+		config: g.config, results: results, watched: g.config.Underlay.Liveness != nil, patient: true,
 		remembered: s.gateways.remembered, now: now,
 	}
 	soonest := func(t time.Time) {

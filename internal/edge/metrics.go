@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 )
 
@@ -221,7 +222,11 @@ func (e *edge) pathMetrics(p *page, readings pathReadings) {
 	} {
 		p.family(m.kind, m.name, m.help)
 		for _, i := range paths {
-			p.sample(m.name, m.value(i), "local", i.Local.String(), "remote", i.Remote.String())
+			labels := []string{"local", i.Local.String(), "remote", i.Remote.String()}
+			if i.Weight > 0 { // of one of several next hops
+				labels = append(labels, "via", overlay.Via{Addr: i.NextHop, Interface: i.Interface}.String())
+			}
+			p.sample(m.name, m.value(i), labels...)
 		}
 	}
 	const reports = "selvage_path_mtu_reports_total"

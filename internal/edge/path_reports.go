@@ -107,15 +107,22 @@ func (e *edge) recheck(pair overlay.Pair, r datapath.PathReport, at time.Time) {
 		return
 	}
 	e.paths.asked[pair] = at
-	e.paths.probes[pair.Local].Recheck(pair.Remote, r.MTU)
+	for source, probes := range e.paths.probes {
+		if source.tep == pair.Local {
+			probes.Recheck(pair.Remote, r.MTU) // which ignores remotes that it does not probe
+		}
+	}
 }
 
 // mayObey takes a report that embeds a packet of a tunnel, VNI and all, for true. It reports
 // whether that changes something.
 func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) bool {
-	way, ok := plan.PathOf(e.config, e.hostState, pair)
+	most := 0 // of its next hops: a message does not say which one it is about
+	for _, one := range plan.PathsOf(e.config, e.hostState, pair) {
+		most = max(most, e.hostState.Routes[one].MTU)
+	}
 	mtu := max(r.VNIMTU, e.leastReported(pair.Remote))
-	if r.VNIMTU == 0 || !ok || mtu >= way.MTU || r.Age > reportLife {
+	if r.VNIMTU == 0 || mtu >= most || r.Age > reportLife {
 		return false
 	}
 	if known, ok := e.paths.probed[pair]; ok && mtu >= known {

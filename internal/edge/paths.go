@@ -21,10 +21,17 @@ import (
 // else tunnels obey. Of it, probes, probed and what is in reports are changed under the edge's
 // mu.
 type paths struct {
-	probes map[netip.Addr]followed // by the TEP that they leave from
-	found  chan struct{}           // has a mark when any of them has news
-	probed map[overlay.Pair]int    // path MTUs in bytes of an IP packet, of the tables
+	probes map[probeSource]followed
+	found  chan struct{}        // has a mark when any of them has news
+	probed map[overlay.Pair]int // path MTUs in bytes of an IP packet, of the tables
 	reports
+}
+
+// probeSource is where probes leave: a TEP and, of a pair whose route has several next hops, the interface
+// of one; 0 leaves it to the routing table.
+type probeSource struct {
+	tep     netip.Addr
+	ifindex int
 }
 
 // followed are probes whose news are passed on until end.
@@ -34,7 +41,7 @@ type followed struct {
 }
 
 func newPaths() paths {
-	return paths{probes: make(map[netip.Addr]followed), found: make(chan struct{}, 1), reports: newReports()}
+	return paths{probes: make(map[probeSource]followed), found: make(chan struct{}, 1), reports: newReports()}
 }
 
 // follow passes the news of probes on.
@@ -69,14 +76,38 @@ func goWait(ctx context.Context, f func(context.Context)) (end func()) {
 	return func() { cancel(); owned.Wait() }
 }
 
+// results are those of pairs. Of several next hops the least counts: an ICMP message does not say which of
+// them it is about, and inner hosts see one MTU however their flows move.
 func (p *paths) results() map[overlay.Pair]pathmtu.Result {
 	all := make(map[overlay.Pair]pathmtu.Result)
-	for local, probes := range p.probes {
+	for source, probes := range p.probes {
 		for remote, r := range probes.Results() {
-			all[overlay.Pair{Local: local, Remote: remote}] = r
+			pair := overlay.Pair{Local: source.tep, Remote: remote}
+			if other, ok := all[pair]; ok {
+				r = joint(r, other)
+			}
+			all[pair] = r
 		}
 	}
 	return all
+}
+
+// joint is what two results about one pair come to.
+func joint(a, b pathmtu.Result) pathmtu.Result {
+	if a.MTU == 0 || b.MTU != 0 && b.MTU < a.MTU {
+		a, b = b, a
+	}
+	r := pathmtu.Result{State: pathmtu.Unanswered, MTU: a.MTU, When: a.When}
+	switch confirmed := pathmtu.Confirmed; {
+	case a.State == pathmtu.Probing || b.State == pathmtu.Probing:
+		r.State, r.When = pathmtu.Probing, time.Time{}
+	case a.State == confirmed || b.State == confirmed:
+		r.State = confirmed
+		if b.When.Before(r.When) && b.State == confirmed || a.State != confirmed {
+			r.When = b.When
+		}
+	}
+	return r
 }
 
 func (p *paths) close() error {
@@ -93,26 +124,18 @@ func (p *paths) close() error {
 // they found by now.
 func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 	var errs []error
-	wanted := make(map[netip.Addr]bool)
-	for _, t := range e.config.Underlay.Local() {
-		if wanted[t.Addr] = e.config.Underlay.ProbeMTU && hostState.TEPs[t.Addr]; wanted[t.Addr] {
-			errs = append(errs, e.openProbes(t.Addr))
-		}
+	wanted := e.probesWanted(hostState)
+	for source := range wanted {
+		errs = append(errs, e.openProbes(source))
 	}
-	for local := range e.paths.probes {
-		if !wanted[local] {
-			errs = append(errs, e.endProbes(local))
+	for source := range e.paths.probes {
+		if wanted[source] == nil {
+			errs = append(errs, e.endProbes(source))
 		}
 	}
 	e.reportProblem(probeMTUs, errors.Join(errs...))
-	for local, probes := range e.paths.probes {
-		ceilings := make(map[netip.Addr]int)
-		for _, pair := range plan.Pairs(e.config) {
-			if way, ok := plan.PathOf(e.config, hostState, pair); ok && pair.Local == local {
-				ceilings[pair.Remote] = way.MTU
-			}
-		}
-		probes.Set(ceilings)
+	for source, probes := range e.paths.probes {
+		probes.Set(wanted[source])
 	}
 	results := e.paths.results()
 	probed := make(map[overlay.Pair]int)
@@ -127,12 +150,41 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 	return probed
 }
 
-// openProbes has local probe, if it does not yet.
-func (e *edge) openProbes(local netip.Addr) error {
-	if _, ok := e.paths.probes[local]; ok {
+// probesWanted are the ceilings of the paths to probe, by where probes leave and by remote.
+func (e *edge) probesWanted(hostState host.State) map[probeSource]map[netip.Addr]int {
+	wanted := make(map[probeSource]map[netip.Addr]int)
+	if !e.config.Underlay.ProbeMTU {
+		return wanted
+	}
+	for _, t := range e.config.Underlay.Local() {
+		if hostState.TEPs[t.Addr] {
+			wanted[probeSource{tep: t.Addr}] = make(map[netip.Addr]int)
+		}
+	}
+	for _, pair := range plan.Pairs(e.config) {
+		for _, one := range plan.PathsOf(e.config, hostState, pair) {
+			path, source := hostState.Routes[one], probeSource{tep: pair.Local}
+			if !hostState.TEPs[pair.Local] {
+				continue
+			}
+			if one.Via != (overlay.Via{}) {
+				source.ifindex = path.Ifindex
+			}
+			if wanted[source] == nil {
+				wanted[source] = make(map[netip.Addr]int)
+			}
+			wanted[source][pair.Remote] = path.MTU
+		}
+	}
+	return wanted
+}
+
+// openProbes has source probe, if it does not yet.
+func (e *edge) openProbes(source probeSource) error {
+	if _, ok := e.paths.probes[source]; ok {
 		return nil
 	}
-	probes, err := e.opts.OpenProbes(local, e.log)
+	probes, err := e.opts.OpenProbes(source.tep, source.ifindex, e.log)
 	if errors.Is(err, unix.EADDRNOTAVAIL) { // it is still being checked for duplicates
 		return nil
 	}
@@ -141,14 +193,14 @@ func (e *edge) openProbes(local netip.Addr) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.paths.probes[local] = e.paths.follow(probes)
+	e.paths.probes[source] = e.paths.follow(probes)
 	return nil
 }
 
-func (e *edge) endProbes(local netip.Addr) error {
+func (e *edge) endProbes(source probeSource) error {
 	e.mu.Lock()
-	was := e.paths.probes[local]
-	delete(e.paths.probes, local)
+	was := e.paths.probes[source]
+	delete(e.paths.probes, source)
 	e.mu.Unlock()
 	was.end()
 	return was.Close()

@@ -223,7 +223,7 @@ func (e *edge) underlayPaths(p *proof, r pathReadings) {
 			p.known.NoWayFix = "check that it is up and in the same network"
 			continue
 		}
-		p.control = append(p.control, fmt.Sprintf("path MTU of %s: %d, %s", path.Pair, path.MTU, r.state(path.Pair)))
+		p.control = append(p.control, fmt.Sprintf("path MTU of %s: %d, %s", path.Pair, path.MTU, r.state(path.Endpoints())))
 		p.tunnel.Paths = append(p.tunnel.Paths, prove.Path{Pair: path.Pair, Ifindex: path.Ifindex, SrcMAC: path.SrcMAC, NextMAC: path.NextMAC, MTU: path.MTU})
 		p.names = append(p.names, name)
 	}

@@ -72,7 +72,7 @@ type RunOptions struct {
 	Parse        func(config.Source) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (*DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
-	OpenProbes   func(tep netip.Addr, log *slog.Logger) (PathProbes, error)
+	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
 	OpenLiveness func(log *slog.Logger) (Liveness, error)
 
 	OpenReplication func(o replica.Options) (Replication, error)

@@ -44,18 +44,21 @@ func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []api.PathInfo {
 		if p.Edge != remote {
 			continue
 		}
-		way, c, life := e.hostState.Routes[p.Pair], r.counters[p.Pair], r.lives[p.Pair]
+		way, c, life, all := e.hostState.Routes[p.Pair], r.counters[p.Pair], r.lives[p.Pair], p.Endpoints()
 		info := api.PathInfo{
-			Local: p.Local, Remote: p.Remote, Interface: way.Interface, NextHop: way.Addr, MTU: way.MTU,
+			Local: p.Local, Remote: p.Remote, Interface: way.Interface, NextHop: way.Addr, MTU: way.MTU, Weight: p.Weight,
 			State: string(bfd.Unknown), Failures: life.Failures, Shares: r.plan.shares(remote, p.Pair),
 			TxPackets: c.Packets, TxBytes: c.Bytes,
 		}
-		info.PathMTU, info.PathMTUState, info.ReportedMTU = p.MTU, r.state(p.Pair), r.reported[p.Pair].MTU
-		info.Offload = e.offloads.info(p.Pair, e.config)
+		info.PathMTU, info.PathMTUState, info.ReportedMTU = p.MTU, r.state(all), r.reported[all].MTU
+		info.Offload = e.offloads.info(all, e.config)
 		if share, ok := e.balance.shares[p.Pair]; ok {
 			info.PacketShare = &share
 		}
 		since := r.plan.since[p.Pair]
+		if life.State == bfd.Unknown && r.lives[all].State == bfd.Up {
+			life.Why = "the remote answers, and does not say by which next hop"
+		}
 		switch {
 		case p.Down != "" && life.State != bfd.Down:
 			info.State, info.Why = pathDead, p.Down

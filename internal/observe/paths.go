@@ -54,15 +54,22 @@ func paths(w Writer, teps []api.TEPInfo) error {
 			rows = append(rows, row{nameOf(t), p})
 		}
 	}
-	return table(w, "NAME LOCAL REMOTE +INTERFACE PATH-MTU STATE FOR SHARE +SENT-NOW +TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {
+	// Where a route has several next hops, they and their interfaces tell its paths from each other.
+	ways, several := "+INTERFACE", slices.ContainsFunc(rows, func(r row) bool { return r.Weight > 0 })
+	if several {
+		ways = "NEXT-HOP INTERFACE"
+	}
+	return table(w, "NAME LOCAL REMOTE "+ways+" PATH-MTU STATE FOR SHARE +SENT-NOW +TX-PACKETS TX-BYTES WHY", rows, func(r row) []any {
 		var now gauge
 		if r.PacketShare != nil {
 			now = percent(*r.PacketShare)
 		}
-		return []any{
-			r.remote, r.Local, r.PathInfo.Remote, r.Interface, positive(r.PathMTU), r.State, span(r.Age),
-			shares(r.Shares), now, count(r.TxPackets), size(r.TxBytes), r.Why,
+		cells := []any{r.remote, r.Local, r.PathInfo.Remote}
+		if several {
+			cells = append(cells, r.NextHop)
 		}
+		return append(cells, r.Interface, positive(r.PathMTU), r.State, span(r.Age),
+			shares(r.Shares), now, count(r.TxPackets), size(r.TxBytes), r.Why)
 	})
 }
 

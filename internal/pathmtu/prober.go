@@ -71,12 +71,16 @@ type Prober struct {
 // Open makes a Prober with source as its address, in the network namespace of
 // the calling thread. It needs CAP_NET_RAW. The caller closes it after the last
 // Probe has returned.
-func Open(source netip.Addr) (*Prober, error) {
+func Open(source netip.Addr) (*Prober, error) { return OpenBy(source, 0) }
+
+// OpenBy is Open for probes that leave by one interface, by the first next hop of a route that is there; 0
+// leaves it to the routing table. Answers may come by any.
+func OpenBy(source netip.Addr, ifindex int) (*Prober, error) {
 	source = source.Unmap()
 	if err := checkAddr(source); err != nil {
 		return nil, fmt.Errorf("probe from %w", err)
 	}
-	sock, err := openSocket(source)
+	sock, err := openSocket(source, ifindex)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package pathmtu
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,13 +24,13 @@ type socket struct {
 }
 
 // openSocket makes the socket in the network namespace of the calling thread.
-func openSocket(source netip.Addr) (*socket, error) {
+func openSocket(source netip.Addr, ifindex int) (*socket, error) {
 	f := familyOf(source)
 	fd, err := unix.Socket(f.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, f.protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open a raw ICMP socket: %w", err)
 	}
-	if err := errors.Join(f.configure(fd), f.filter(fd)); err != nil {
+	if err := errors.Join(f.configure(fd), f.filter(fd), f.leaveBy(fd, ifindex)); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -71,6 +72,22 @@ func (f family) configure(fd int) error {
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
 		return fmt.Errorf("set IP_MTU_DISCOVER: %w", err)
+	}
+	return nil
+}
+
+// leaveBy chooses the interface of what is sent, and of nothing that is received.
+func (f family) leaveBy(fd, ifindex int) error {
+	if ifindex == 0 {
+		return nil
+	}
+	level, name, option := unix.IPPROTO_IP, "IP_UNICAST_IF", unix.IP_UNICAST_IF
+	if f.is6() {
+		level, name, option = unix.IPPROTO_IPV6, "IPV6_UNICAST_IF", unix.IPV6_UNICAST_IF
+	}
+	big := binary.BigEndian.AppendUint32(nil, uint32(ifindex)) // both take it so
+	if err := unix.SetsockoptInt(fd, level, option, int(int32(binary.NativeEndian.Uint32(big)))); err != nil {
+		return fmt.Errorf("set %s to %d: %w", name, ifindex, err)
 	}
 	return nil
 }
