@@ -196,10 +196,10 @@ func (m *Monitor) tend(now time.Time, p *peer) {
 			notify(m.changed)
 		}
 		if p.health.why != before {
-			m.log.Info("liveness of a remote", "remote", p.Remote, "local", p.Local, "state", p.health.state, "why", p.health.why)
+			m.log.Info("liveness of a remote", append(p.names(), "state", p.health.state, "why", p.health.why)...)
 		}
 		if p.health.service != served {
-			m.log.Info("service of a remote", "remote", p.Remote, "local", p.Local, "service", p.health.service)
+			m.log.Info("service of a remote", append(p.names(), "service", p.health.service)...)
 		}
 	}
 	p.next = earliest(p.session.due(), p.session.deadline, p.health.held, p.leaving)
@@ -214,6 +214,15 @@ func (m *Monitor) send(p *peer, packet packet) {
 	m.failed(p, err)
 }
 
+// names are what logs say of the pair.
+func (p Peer) names() []any {
+	names := []any{"remote", p.Remote, "local", p.Local}
+	if p.reflected() {
+		names = append(names, "via", p.Via)
+	}
+	return names
+}
+
 // failed logs an error of sending once for as long as it stays.
 func (m *Monitor) failed(p *peer, err error) {
 	failure := ""
@@ -221,7 +230,7 @@ func (m *Monitor) failed(p *peer, err error) {
 		failure = err.Error()
 	}
 	if failure != "" && failure != p.failure {
-		m.log.Warn("a BFD packet cannot be sent", "remote", p.Remote, "local", p.Local, "err", failure)
+		m.log.Warn("a BFD packet cannot be sent", append(p.names(), "err", failure)...)
 	}
 	p.failure = failure
 }

@@ -12,7 +12,7 @@ import (
 // Network is what the kernel says of interfaces and routes; *host.Survey is one.
 type Network interface {
 	Devices() ([]host.Device, error)
-	Path(remote, local netip.Addr) (host.Path, bool, error)
+	Paths(remote, local netip.Addr) ([]host.Path, error)
 }
 
 // Adapters reads an interface with ethtool.

@@ -28,15 +28,18 @@ func (n fakeNetwork) Devices() ([]host.Device, error) {
 	return devices, nil
 }
 
-func (n fakeNetwork) Path(remote, _ netip.Addr) (host.Path, bool, error) {
+func (n fakeNetwork) Paths(remote, _ netip.Addr) (paths []host.Path, err error) {
 	for _, t := range n.inv.Tunnels {
 		for _, p := range t.Paths {
-			if p.Remote == remote {
-				return host.Path{Interface: p.Interface, MTU: p.MTU}, p.Reachable, nil
+			if p.Remote == remote && p.Reachable {
+				paths = append(paths, host.Path{Interface: p.Interface, MTU: p.MTU})
 			}
 		}
+		if paths != nil {
+			break
+		}
 	}
-	return host.Path{}, false, nil
+	return paths, nil
 }
 
 // fakeAdapters are the adapters of the recorded server.

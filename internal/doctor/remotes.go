@@ -20,7 +20,9 @@ func checkRemotes(inv *Inventory) []Finding {
 			found = append(found, noRemote(t))
 		}
 		var lost, self []netip.Addr
+		all := make(map[netip.Addr]bool) // which may have several paths
 		for _, p := range t.Paths {
+			all[p.Remote] = true
 			switch {
 			case !p.Reachable:
 				lost = append(lost, p.Remote)
@@ -29,13 +31,13 @@ func checkRemotes(inv *Inventory) []Finding {
 			}
 		}
 		if len(lost) > 0 {
-			found = append(found, noRoute(t, lost))
+			found = append(found, noRoute(t, lost, len(all)))
 		}
 		if len(self) > 0 {
 			found = append(found, ownRemote(t, self))
 		}
-		if n := len(t.Paths) - len(lost) - len(self); n > 0 {
-			found = append(found, good("remotes", t.Name, "%d of %d remotes have a route; a route does not prove that they answer", n, len(t.Paths)))
+		if n := len(all) - len(lost) - len(self); n > 0 {
+			found = append(found, good("remotes", t.Name, "%d of %d remotes have a route; a route does not prove that they answer", n, len(all)))
 		}
 	}
 	return found
@@ -61,14 +63,14 @@ func noRemote(t Tunnel) Finding {
 	return f
 }
 
-func noRoute(t Tunnel, lost []netip.Addr) Finding {
+func noRoute(t Tunnel, lost []netip.Addr, of int) Finding {
 	from := ""
 	if t.Local.IsValid() {
 		from = " from " + t.Local.String()
 	}
 	return Finding{
 		Check: "remotes", Severity: Fault, Subject: t.Name, What: fmt.Sprintf("no route to %s", addrs(lost)),
-		Evidence: fmt.Sprintf("the kernel has no route%s to %d of %d remotes; a local address that this host does not have looks the same", from, len(lost), len(t.Paths)),
+		Evidence: fmt.Sprintf("the kernel has no route%s to %d of %d remotes; a local address that this host does not have looks the same", from, len(lost), of),
 		Why:      "All packets for these remotes are dropped: 0 arrive.",
 		Change:   []string{fmt.Sprintf("ip route add %s via GATEWAY", lost[0])},
 		Measure:  []string{fmt.Sprintf("ip route get %s%s", lost[0], from), fmt.Sprintf("ping -c 3 %s", lost[0])},

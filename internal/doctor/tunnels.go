@@ -54,27 +54,30 @@ func (inv *Inventory) members(master string) []string {
 	return names
 }
 
-// addPaths asks for the way to every remote.
+// addPaths asks for the ways to every remote: of a route with several next hops, one by each.
 func (inv *Inventory) addPaths(network Network) error {
 	type pair struct{ remote, local netip.Addr }
-	known := map[pair]Path{}
+	known := map[pair][]Path{}
 	for i := range inv.Tunnels {
 		t := &inv.Tunnels[i]
 		t.Paths = []Path{}
 		for _, remote := range t.Remotes {
 			key := pair{remote, t.Local}
 			if _, ok := known[key]; !ok {
-				found, reachable, err := network.Path(remote, t.Local)
+				found, err := network.Paths(remote, t.Local)
 				if err != nil {
 					return fmt.Errorf("read the network: %w", err)
 				}
-				p := Path{Remote: remote, Reachable: reachable}
-				if reachable {
-					p.Local, p.Interface, p.MTU, p.Hops = found.Local, found.Interface, found.MTU, inv.hops(found.Interface)
+				if len(found) == 0 {
+					known[key] = []Path{{Remote: remote}}
 				}
-				known[key] = p
+				for _, p := range found {
+					known[key] = append(known[key], Path{
+						Remote: remote, Reachable: true, Local: p.Local, Interface: p.Interface, MTU: p.MTU, Hops: inv.hops(p.Interface),
+					})
+				}
 			}
-			t.Paths = append(t.Paths, known[key])
+			t.Paths = append(t.Paths, known[key]...)
 		}
 	}
 	return nil

@@ -72,7 +72,7 @@ func (w *world) used() (paths, down []overlay.Pair) {
 	}
 	for _, t := range w.teps {
 		if t.Down {
-			down = append(down, overlay.Pair{Local: t.Local, Remote: t.Addr})
+			down = append(down, overlay.Pair{Local: t.Local, Remote: t.Addr, Via: t.Via})
 		}
 	}
 	return paths, down

@@ -123,15 +123,10 @@ func (s *Survey) Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// Path is the kernel's way to remote, from local unless that is unset; false
-// when there is none over the devices that Devices listed. Of several next hops it is the one with
-// the least MTU.
-func (s *Survey) Path(remote, local netip.Addr) (Path, bool, error) {
-	paths, err := s.host.route(remote, local, s.links)
-	if err != nil || len(paths) == 0 {
-		return Path{}, false, err
-	}
-	return slices.MinFunc(paths, func(a, b Path) int { return a.MTU - b.MTU }), true, nil
+// Paths are the kernel's ways to remote, from local unless that is unset: one for each next hop, none
+// when there is none over the devices that Devices listed.
+func (s *Survey) Paths(remote, local netip.Addr) ([]Path, error) {
+	return s.host.route(remote, local, s.links)
 }
 
 func deviceOf(l netlink.Link, names map[int]string) Device {

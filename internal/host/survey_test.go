@@ -108,13 +108,17 @@ func TestSurveyPath(t *testing.T) {
 		{"no route", far, us4.Addr(), false, false, 0},
 		{"a local address of another host", them4.Addr(), far, false, false, 0},
 	} {
-		p, ok, err := s.Path(c.remote, c.local)
+		paths, err := s.Paths(c.remote, c.local)
+		p, ok := Path{}, len(paths) == 1
+		if ok {
+			p = paths[0]
+		}
 		if err != nil || ok != c.ok || p.Local != c.own || p.MTU != c.mtu {
 			t.Errorf("%s: %+v, %t, %v, want %t, local %t, MTU %d", c.name, p, ok, err, c.ok, c.own, c.mtu)
 		}
 	}
 	b.must(b.near.RouteAdd(&netlink.Route{Dst: ipnet(netip.PrefixFrom(far, 32)), Gw: them4.Addr().AsSlice(), MTU: 1400}))
-	if p, ok, err := s.Path(far, us4.Addr()); err != nil || !ok || p.Interface != "us" || p.MTU != 1400 {
-		t.Errorf("a narrow route: %+v, %t, %v", p, ok, err)
+	if p, err := s.Paths(far, us4.Addr()); err != nil || len(p) != 1 || p[0].Interface != "us" || p[0].MTU != 1400 {
+		t.Errorf("a narrow route: %+v, %v", p, err)
 	}
 }

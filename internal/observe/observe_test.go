@@ -146,6 +146,19 @@ func pathsOf() []api.TEPInfo {
 	return list
 }
 
+// nextHopsOf are two paths to one remote by two next hops.
+func nextHopsOf() []api.TEPInfo {
+	list, local := teps()[:1], netip.MustParseAddr("192.0.2.1")
+	half := []api.ShareInfo{{Share: 0.5}}
+	for i, name := range []string{"eth0", "eth1"} {
+		list[0].Paths = append(list[0].Paths, api.PathInfo{
+			Local: local, Remote: remote, Interface: name, NextHop: netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), Weight: 1, PathMTU: 1450,
+			State: "up", Age: 61, Why: "it answers", Shares: half, TxPackets: 11, TxBytes: 10_000,
+		})
+	}
+	return list
+}
+
 func fdb() []api.FDBEntry {
 	return []api.FDBEntry{
 		{Segment: "blue", MAC: mac1, Port: "p0", Static: true, Origin: "static", Age: 99},
@@ -253,6 +266,7 @@ func TestGolden(t *testing.T) {
 		"flow-cache-json":  func(w Writer) error { return JSON(w, thrashing()) },
 		"teps":             func(w Writer) error { return TEPs(w, teps()) },
 		"teps-paths":       func(w Writer) error { return TEPs(w, pathsOf()) },
+		"teps-next-hops":   func(w Writer) error { return TEPs(w, nextHopsOf()) },
 		"fdb":              func(w Writer) error { return FDB(w, fdb()) },
 		"fdb-empty":        func(w Writer) error { return FDB(w, nil) },
 		"flows":            func(w Writer) error { return Flows(w, flows()) },
