@@ -72,8 +72,8 @@ func (w *world) sendFlows(t *testing.T, flows int) (took []overlay.Pair) {
 	return sendFlowsBy(t, w, flows, w.pathOf)
 }
 
-// sendFlowsBy sends so many flows and says of each what its tunnel packet tells.
-func sendFlowsBy[T any](t *testing.T, w *world, flows int, told func(out []byte) T) (took []T) {
+// sendFlowsBy sends so many flows and says of each what its tunnel packet is read for.
+func sendFlowsBy[T any](t *testing.T, w *world, flows int, read func(out []byte) T) (took []T) {
 	t.Helper()
 	frame := pkttest.Frame(alice, bob, udp4)
 	for i := range flows {
@@ -84,7 +84,7 @@ func sendFlowsBy[T any](t *testing.T, w *world, flows int, told func(out []byte)
 		binary.BigEndian.PutUint16(frame[40:], 0) // no UDP checksum
 		r := w.fromPort(t, "p0", frame)
 		r.want(t, frame, forwarded)
-		took = append(took, told(r.out))
+		took = append(took, read(r.out))
 	}
 	return took
 }
