@@ -149,7 +149,7 @@ func (d *Datapath) bring(t fib.Tables) error {
 	if err := d.plan(t, p); err != nil {
 		return err
 	}
-	if d.newFDB { // sources are learned when decisions are taken
+	if d.newFDB || d.numbers.losesPaths() { // sources are learned when decisions are taken
 		p.touchAll(d.numbers)
 	}
 	unwritten, err := d.write(p)

@@ -84,6 +84,21 @@ func (pa *Paths) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
 	return pa.changes.changed()
 }
 
+// losesPaths reports whether a path goes to a remote that stays: decisions for it are to be taken again
+// before its number is free.
+func (nu *numbers) losesPaths() bool {
+	kept := make(map[uint32]bool, len(nu.names.pathIDs))
+	for _, id := range nu.names.pathIDs {
+		kept[id] = true
+	}
+	for id := range nu.vports {
+		if v := &nu.vports[id]; v.Kind == bpfVportKindVPORT_TEP && !kept[uint32(id)] && nu.edges[addrOf(v.Addr.W)].IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
 // markDown turns the mark of a path over, in the map and here, and leaves the rest of
 // both as others may be writing it.
 func (pa *Paths) markDown(id uint32) error {

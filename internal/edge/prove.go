@@ -216,7 +216,7 @@ func (e *edge) underlayPaths(p *proof, r pathReadings) {
 		name := e.hostState.Routes[path.Pair].Interface
 		if life := r.lives[path.Pair]; life.State != "" {
 			p.control = append(p.control, fmt.Sprintf("BFD of %s: %s", path.Pair, life.State))
-			p.known.Alive = p.known.Alive || life.State == bfd.Up
+			p.known.Alive = p.known.Alive || life.State == bfd.Up || r.lives[path.Endpoints()].State == bfd.Up
 		}
 		if path.NextMAC == (overlay.MAC{}) {
 			p.known.NoWay = fmt.Sprintf("next hop %s on %s does not answer", e.hostState.Routes[path.Pair].Addr, name)

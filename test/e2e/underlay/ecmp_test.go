@@ -289,4 +289,29 @@ func TestECMPToKernel(t *testing.T) {
 	n.Must(n.spines[1].Up("h1"))
 	n.Fact("both links are used", func() error { return n.states(0, "unknown", "unknown") })
 	n.spread(0, harness.Way(n.red[0], n.red[2], 4), 24000)
+	before := lossOf([]*harness.Bundle{b})
+	n.ip(n.leaves[0], "route replace 192.0.2.0/24 via %s dev u0", n.hop(0, 0))
+	n.Fact("one next hop is left", func() error {
+		teps, err := n.Ask("edge1").TEPs(n.Ctx)
+		if err == nil && (len(teps[0].Paths) != 1 || teps[0].Paths[0].Interface != "u0") {
+			err = fmt.Errorf("%+v, want one path", teps)
+		}
+		return err
+	})
+	n.GoesOn(b, 20)
+	n.ip(n.leaves[0], "route replace 192.0.2.0/24 nexthop via %s dev u0 nexthop via %s dev u1 weight 3", n.hop(0, 0), n.hop(0, 1))
+	n.Fact("both links are used by their weights", func() error {
+		paths, err := n.paths(0)
+		if err == nil && (paths[0].Shares[0].Share != .25 || paths[1].Shares[0].Share != .75 || paths[1].Weight != 3) {
+			err = fmt.Errorf("%+v, want a quarter and three", paths)
+		}
+		return err
+	})
+	n.GoesOn(b, 20)
+	n.Once("nothing is lost as next hops come and go", func() error {
+		if lost := lossOf([]*harness.Bundle{b}) - before; lost > 0 {
+			return fmt.Errorf("%d datagrams are", lost)
+		}
+		return nil
+	})
 }
