@@ -101,7 +101,7 @@ func (s *session) followReflector(p packet) {
 	}
 }
 
-// ways are the next hops that packets of p take in turn: those that are not known to be dead, or
+// ways are the next hops that packets of p take, each its copy: those that are not known to be dead, or
 // all where none is left. mu is held.
 func (m *Monitor) ways(p *peer) []*peer {
 	if p.Via != (overlay.Via{}) {
@@ -116,16 +116,20 @@ func (m *Monitor) ways(p *peer) []*peer {
 
 func usable(way *peer) bool { return way.health.state != Down }
 
-// transmit sends a packet of p. A pair with several next hops takes them in turn, so that it is down when
-// all are. mu is held.
+// transmit sends a packet of p. A pair with several next hops sends it by each, so that one that dies is
+// not missed: the pair is down when all are. mu is held.
 func (m *Monitor) transmit(p *peer, payload []byte) error {
 	sender, ways := m.senders[p.Local], m.ways(p)
 	if len(ways) == 0 {
 		return sender.send(p.Remote, p.port(), p.Ifindex, payload)
 	}
-	way := ways[p.sent%uint64(len(ways))]
-	if way.NextMAC == (overlay.MAC{}) { // the kernel resolves it then
-		return sender.send(p.Remote, p.port(), way.Ifindex, payload)
+	var errs []error
+	for _, way := range ways {
+		if way.NextMAC == (overlay.MAC{}) { // the kernel resolves it then
+			errs = append(errs, sender.send(p.Remote, p.port(), way.Ifindex, payload))
+		} else {
+			errs = append(errs, m.frames.send(way.Peer, sender.port, p.port(), payload))
+		}
 	}
-	return m.frames.send(way.Peer, sender.port, p.port(), payload)
+	return errors.Join(errs...)
 }
