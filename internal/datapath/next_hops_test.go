@@ -60,27 +60,27 @@ func TestNextHopsArePaths(t *testing.T) {
 			}
 			in := w.fromRemote(pkttest.Frame(bob, alice, udp4))
 			w.fromUnderlay(t, in).want(t, in, forwarded)
-			before := maps.Clone(w.dp.names.pathIDs)
+			before := maps.Clone(w.dp.numbers.names.pathIDs)
 			if len(before) != 4 { // two next hops, what stands for them, the other remote
 				t.Errorf("paths %v, want four", before)
 			}
 			w.reopen(t)
 			w.apply(t)
-			if !maps.Equal(before, w.dp.names.pathIDs) {
-				t.Errorf("paths have other numbers after a restart: %v, before %v", w.dp.names.pathIDs, before)
+			if !maps.Equal(before, w.dp.numbers.names.pathIDs) {
+				t.Errorf("paths have other numbers after a restart: %v, before %v", w.dp.numbers.names.pathIDs, before)
 			}
 			dead := slices.IndexFunc(w.tables.TEPs, func(tep fib.TEP) bool { return tep.Via == nextHops()[0] })
 			w.tables.TEPs[dead].Down = true
-			w.tables.PathPolicies[0].PathGroups[0].Paths = []overlay.Pair{w.dp.pair(w.tables.TEPs[dead+1])}
+			w.tables.PathPolicies[0].PathGroups[0].Paths = []overlay.Pair{w.dp.numbers.pair(w.tables.TEPs[dead+1])}
 			w.tables.PathPolicies[0].PathGroups[0].Buckets = [fib.PathBuckets]uint8{}
-			if err := w.dp.Steer(w.tables.TEPs, w.tables.PathPolicies); err != nil {
+			if err := w.dp.Paths.Steer(w.tables.TEPs, w.tables.PathPolicies); err != nil {
 				t.Fatal(err)
 			}
 			if got := w.hops(t, flows); got[second] != flows {
 				t.Errorf("flows by next hop: %v, want all by the one that is left", got)
 			}
-			paths, err := w.dp.Paths()
-			if err != nil || paths[w.dp.pair(w.tables.TEPs[dead])].Packets == 0 || paths[w.dp.pair(w.tables.TEPs[dead+1])].Packets == 0 {
+			paths, err := w.dp.Traffic.Paths()
+			if err != nil || paths[w.dp.numbers.pair(w.tables.TEPs[dead])].Packets == 0 || paths[w.dp.numbers.pair(w.tables.TEPs[dead+1])].Packets == 0 {
 				t.Errorf("counters %v, %v: want some of each next hop", paths, err)
 			}
 		})
