@@ -65,7 +65,7 @@ type BGPFamilyInfo struct {
 	Received   uint64            `json:"received"`
 	Accepted   uint64            `json:"accepted"` // by policies
 	Advertised uint64            `json:"advertised"`
-	Limit      uint32            `json:"limit"` // 0: none
+	Limit      uint32            `json:"limit"` // maximumPrefixes, or how many are used; 0: any
 }
 
 // BGPRestartInfo is what becomes of routes when a session is lost.

@@ -165,7 +165,7 @@ func (v *View) Info(now time.Time, lives map[netip.Addr]string) api.BGPInfo {
 		if i >= 0 {
 			state = known[i]
 		}
-		neighbour := neighbourInfo(n, state, now)
+		neighbour := neighbourInfo(n, state, v.config.MostPrefixes, now)
 		neighbour.Overflows = v.overflows[n.Addr].times
 		if n.Liveness {
 			neighbour.Liveness = cmp.Or(lives[n.Addr], "unknown")
@@ -175,7 +175,7 @@ func (v *View) Info(now time.Time, lives map[netip.Addr]string) api.BGPInfo {
 	return info
 }
 
-func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, now time.Time) api.BGPNeighbourInfo {
+func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, most int, now time.Time) api.BGPNeighbourInfo {
 	info := api.BGPNeighbourInfo{
 		Name: n.Name, Address: n.Addr, AS: k.AS, RouterID: k.RouterID, State: k.State, Complete: k.Complete, Why: k.LastError, Flaps: k.Flaps,
 		Liveness: "off", Hold: k.Hold.Seconds(), Keep: k.Keepalive.Seconds(), Malformed: k.Malformed, Families: []api.BGPFamilyInfo{},
@@ -188,6 +188,7 @@ func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, now time.Time) a
 		info.Age = now.Sub(k.Since).Seconds()
 	}
 	for _, f := range k.Families {
+		f.Limit = cmp.Or(f.Limit, uint32(most))
 		info.Families = append(info.Families, api.BGPFamilyInfo(f))
 	}
 	return info

@@ -14,8 +14,8 @@ import (
 	"github.com/selvage/selvage/internal/datapath/mapmodel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // modelled is a world whose kernel is a model: it needs no root.
