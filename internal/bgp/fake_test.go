@@ -17,8 +17,7 @@ import (
 	"github.com/selvage/selvage/internal/rib"
 )
 
-func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
-func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 var (
 	tep   = addr("192.0.2.1")
@@ -207,10 +206,10 @@ func (w *world) Problem(what string, err error) {
 
 type fakeSpeaker struct{ w *world }
 
-func (s fakeSpeaker) Configure(overlay.BGP) error                { return nil }
-func (s fakeSpeaker) Close(bool) error                           { return nil }
-func (s fakeSpeaker) Neighbours() []speaker.Neighbour            { return s.Sessions() }
-func (s fakeSpeaker) Refresh(neighbour netip.Addr, _ bool) error { return nil }
+func (s fakeSpeaker) Configure(overlay.BGP) error     { return nil }
+func (s fakeSpeaker) Close(bool) error                { return nil }
+func (s fakeSpeaker) Neighbours() []speaker.Neighbour { return s.Sessions() }
+func (s fakeSpeaker) Refresh(netip.Addr, bool) error  { return nil }
 
 func (s fakeSpeaker) Sessions() []speaker.Neighbour {
 	return []speaker.Neighbour{{Name: "rr1", Addr: rr, Established: true}}

@@ -92,7 +92,7 @@ func (p *Process) HostsCame(list []Host) {
 
 // appear tells neighbours of hosts that came to ports at a time.
 func (p *Process) appear(list []Host, now time.Time) {
-	instances := p.view.instances()
+	instances := p.state.instances()
 	var hosts []evpn.Host
 	var silent []Solicitation // that came without a word of their addresses
 	for _, a := range list {
@@ -107,12 +107,12 @@ func (p *Process) appear(list []Host, now time.Time) {
 			hosts = p.local.add(hosts, host, a.ND, now)
 			continue
 		}
-		if addrs := p.view.addresses(a.Segment, a.MAC); len(addrs) > 0 {
+		if addrs := p.state.addresses(a.Segment, a.MAC); len(addrs) > 0 {
 			silent = append(silent, Solicitation{a.Segment, a.Port, a.MAC, addrs})
 		}
 	}
 	if len(hosts) > 0 {
-		p.act(p.view.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(hosts, nil, now) }), time.Time{})
+		p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(hosts, nil, now) }), time.Time{})
 	}
 	if len(silent) > 0 {
 		p.problems.report(problemSolicit, p.o.Hosts.Solicit(silent))
@@ -128,14 +128,14 @@ func (p *Process) Look(ageing time.Duration) error {
 		return err
 	}
 	p.inbox.postLast("look", func() {
-		appeared, vanished := p.local.compare(list, p.view.instances(), at)
+		appeared, vanished := p.local.compare(list, p.state.instances(), at)
 		if len(appeared)+len(vanished) > 0 {
 			now := p.o.Now()
-			p.act(p.view.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(appeared, vanished, now) }), time.Time{})
+			p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(appeared, vanished, now) }), time.Time{})
 		}
 	})
 	var asked error
-	if late := idle(list, p.view.instances(), ageing); len(late) > 0 {
+	if late := idle(list, p.state.instances(), ageing); len(late) > 0 {
 		asked = p.o.Hosts.Solicit(late)
 	}
 	p.o.Events.Problem(problemProbe, asked)
@@ -147,7 +147,7 @@ func (p *Process) Look(ageing time.Duration) error {
 func (p *Process) PortsLost(ports map[string]bool) error {
 	list, err := p.o.Hosts.AtPorts()
 	var gone []evpn.Host
-	instances := p.view.instances()
+	instances := p.state.instances()
 	for _, h := range list {
 		if ports[h.Port] && instances[h.Segment] && !h.Addr.IsValid() {
 			gone = append(gone, h.Host)
@@ -210,7 +210,7 @@ func (p *Process) offer(all map[string]map[overlay.RouteSource][]netip.Prefix) {
 		slices.Sort(sources)
 		for _, source := range slices.Compact(sources) {
 			if !slices.Equal(was[source], now[source]) {
-				p.act(p.view.change(func(t *evpn.Table) evpn.Changes { return t.Prefixes(router, source, now[source]) }), time.Time{})
+				p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Prefixes(router, source, now[source]) }), time.Time{})
 			}
 		}
 		p.reported[router] = now
@@ -229,7 +229,7 @@ func (p *Process) Sweep() error {
 		return fmt.Errorf("read what a previous process learned: %w", err)
 	}
 	p.inbox.post(func() {
-		gone := p.view.unknown(macs, arpEntries)
+		gone := p.state.unknown(macs, arpEntries)
 		p.o.Log.Info("BGP: removed what neighbours did not advertise again after the restart", "macs", len(gone.MACs), "addresses", len(gone.Neighbours))
 		p.installer.put(gone, time.Time{})
 	})
@@ -238,11 +238,11 @@ func (p *Process) Sweep() error {
 
 // Reset opens the session with a neighbour anew; with soft it stays, and both ends say all again.
 func (p *Process) Reset(name string, soft bool) error {
-	addr, err := p.view.neighbourCalled(name)
+	addr, err := p.state.neighbourCalled(name)
 	if err != nil {
 		return err
 	}
-	s := p.view.speaks()
+	s := p.state.speaks()
 	if s == nil {
 		return errors.New("BGP is not running yet: see `selvage status`")
 	}

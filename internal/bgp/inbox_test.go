@@ -83,14 +83,14 @@ func TestTooManyUpdatesResetTheSession(t *testing.T) {
 	if _, there := w.macs[hostB]; !there || len(w.macs) != 2 {
 		t.Errorf("%v is written", w.macs)
 	}
-	info := w.process.View().Info(now, nil)
+	info := w.process.State().Info(now, nil)
 	if info.Neighbours[0].Overflows != 1 || len(info.Problems) != 1 || !strings.Contains(info.Problems[0].Text, "reset 1 times") {
 		t.Errorf("told are %d overflows and %v", info.Neighbours[0].Overflows, info.Problems)
 	}
-	if c := w.process.View().Counters(); c.Neighbours[0].Overflows != 1 {
+	if c := w.process.State().Counters(); c.Neighbours[0].Overflows != 1 {
 		t.Errorf("counted are %+v", c.Neighbours)
 	}
-	if later := w.process.View().Problems(now.Add(overflowRemembered)); len(later) > 0 {
+	if later := w.process.State().Problems(now.Add(overflowRemembered)); len(later) > 0 {
 		t.Errorf("long after: %v", later)
 	}
 }

@@ -22,15 +22,15 @@ const (
 // installer has the tables of the data path follow the table of routes. It is the goroutine's.
 type installer struct {
 	w        Writer
-	view     *View
+	state    *State
 	problems problems
 	now      func() time.Time
 	waiting  waiting
 	again    bool // all has to be written again: some could not, or the tables are others
 }
 
-func newInstaller(o Options, view *View, p problems) *installer {
-	return &installer{w: o.Writer, view: view, problems: p, now: o.Now, waiting: newWaiting()}
+func newInstaller(o Options, state *State, p problems) *installer {
+	return &installer{w: o.Writer, state: state, problems: p, now: o.Now, waiting: newWaiting()}
 }
 
 // macKey is a MAC address in a segment, addrKey an IP address.
@@ -68,7 +68,7 @@ func newWaiting() waiting {
 
 // put writes what the tables have a place for. The rest waits. It returns what neighbours are to
 // be told of what the tables have no room for.
-func (i *installer) put(c evpn.Changes, when time.Time) (news evpn.Changes) {
+func (i *installer) put(c evpn.Changes, when time.Time) (changes evpn.Changes) {
 	var errs []error
 	for some := range slices.Chunk(c.MACs, putSome) {
 		errs = append(errs, i.putBGPMACs(some, when))
@@ -80,14 +80,14 @@ func (i *installer) put(c evpn.Changes, when time.Time) (news evpn.Changes) {
 	for some := range slices.Chunk(c.Routes, putSome) {
 		more, err := i.putRoutes(some, when) // the next tables have them
 		errs = append(errs, err)
-		news.Announce, news.Withdraw = append(news.Announce, more.Announce...), append(news.Withdraw, more.Withdraw...)
+		changes.Announce, changes.Withdraw = append(changes.Announce, more.Announce...), append(changes.Withdraw, more.Withdraw...)
 	}
 	some := len(errs) > 0
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if some {
 		i.problems.report(ProblemWrite, firstOf(errs))
 	}
-	return news
+	return changes
 }
 
 // firstOf is the first error, and how many more there are: all say much the same.
@@ -111,8 +111,8 @@ func (i *installer) putBGPMACs(list []rib.BGPMAC, when time.Time) error {
 		i.wait()
 	}
 	left := rib.LeftOut(err)
-	i.view.hostsLeftOut(list, nil, left)
-	i.view.converged(len(list)-len(later)-len(left.MACs), when, i.now())
+	i.state.hostsLeftOut(list, nil, left)
+	i.state.converged(len(list)-len(later)-len(left.MACs), when, i.now())
 	return err
 }
 
@@ -135,8 +135,8 @@ func (i *installer) putARPEntries(list []rib.ARPEntry, when time.Time) error {
 		i.wait()
 	}
 	left := rib.LeftOut(err)
-	i.view.hostsLeftOut(nil, ready, left)
-	i.view.converged(len(ready)-len(later)-len(left.ARPEntries), when, i.now())
+	i.state.hostsLeftOut(nil, ready, left)
+	i.state.converged(len(ready)-len(later)-len(left.ARPEntries), when, i.now())
 	return err
 }
 
@@ -152,8 +152,8 @@ func (i *installer) putRoutes(list []rib.LearnedRoute, when time.Time) (evpn.Cha
 		}
 	}
 	left := rib.LeftOut(err).Routes
-	i.view.converged(max(0, len(list)-len(later)-len(left)), when, i.now())
-	return i.view.change(func(t *evpn.Table) evpn.Changes { return t.RoutesPut(list, left) }), err
+	i.state.converged(max(0, len(list)-len(later)-len(left)), when, i.now())
+	return i.state.change(func(t *evpn.Table) evpn.Changes { return t.RoutesPut(list, left) }), err
 }
 
 // wait notes that something waits.
@@ -167,14 +167,14 @@ func (i *installer) wait() {
 func (i *installer) flush() {
 	if i.again {
 		i.again = false
-		i.put(i.view.allHosts(), time.Time{}) // routes are in the tables that were just applied
+		i.put(i.state.allHosts(), time.Time{}) // routes are in the tables that were just applied
 	} else { // the tables were applied, and say themselves what they lack
 		i.problems.report(ProblemWrite, nil)
 	}
 	w := i.waiting
 	i.waiting = newWaiting()
 	for _, at := range w.routes {
-		i.view.converged(1, at, i.now())
+		i.state.converged(1, at, i.now())
 	}
 	for at, c := range w.batches() {
 		i.put(c, at)

@@ -34,7 +34,7 @@ const (
 type Process struct {
 	o     Options
 	inbox *inbox
-	view  *View
+	state *State
 	ended chan struct{} // closed when the goroutine has
 
 	cancel context.CancelFunc
@@ -62,24 +62,24 @@ func Start(o Options) *Process {
 	}
 	now := o.Now()
 	p := &Process{
-		o: o, inbox: newInbox(o.MaxWaiting), view: newView(o), ended: make(chan struct{}),
+		o: o, inbox: newInbox(o.MaxWaiting), state: newState(o), ended: make(chan struct{}),
 		sessions: make(map[netip.Addr]evpn.Session), deadline: now.Add(settleTime(o.Edge.BGP.Restart)),
 		reported: make(map[string]map[overlay.RouteSource][]netip.Prefix), local: make(localHosts),
 		problems: problems{o.Events, make(map[string]bool)},
 	}
-	p.installer = newInstaller(o, p.view, p.problems)
+	p.installer = newInstaller(o, p.state, p.problems)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	go p.run(ctx)
 	// Before the first session: what neighbours hear first is all that there is.
 	p.inbox.post(func() {
-		p.act(p.view.change(func(t *evpn.Table) evpn.Changes { return t.Configure(o.Edge, now) }), time.Time{})
+		p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Configure(o.Edge, now) }), time.Time{})
 	})
 	return p
 }
 
-// View is what others read of the process.
-func (p *Process) View() *View { return p.view }
+// State is what others read of the process.
+func (p *Process) State() *State { return p.state }
 
 // Speak opens the sessions when all that was left before is done.
 func (p *Process) Speak() { p.inbox.post(p.speak) }
@@ -135,7 +135,7 @@ func (p *Process) work() {
 	case do != nil:
 		do()
 	case len(updates) > 0:
-		p.act(p.view.receive(updates, at), at)
+		p.act(p.state.receive(updates, at), at)
 	default:
 		return
 	}
@@ -144,9 +144,9 @@ func (p *Process) work() {
 
 // pass has time pass.
 func (p *Process) pass(now time.Time) {
-	p.act(p.view.change(func(t *evpn.Table) evpn.Changes { return t.Tick(now) }), time.Time{})
+	p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Tick(now) }), time.Time{})
 	p.settle(now)
-	if p.burstGC.after(p.view.received()) {
+	if p.burstGC.after(p.state.received()) {
 		p.beside.Go(debug.FreeOSMemory) // which takes its time
 	}
 }
@@ -165,10 +165,10 @@ func (c *burstGC) after(updates uint64) bool {
 
 // speak opens the sessions, unless they are, and says all that the table has.
 func (p *Process) speak() {
-	if p.view.speaks() != nil {
+	if p.state.speaks() != nil {
 		return
 	}
-	config, settling := p.view.configuration()
+	config, settling := p.state.configuration()
 	s, err := p.o.Open(context.Background(), speaker.Options{
 		Config: config, NextHop: p.o.NextHop, Adopted: settling, Log: p.o.Log, Receive: p.receive, Session: p.session,
 	})
@@ -176,14 +176,14 @@ func (p *Process) speak() {
 	if err != nil {
 		return
 	}
-	p.view.setSpeaker(s)
-	p.problems.report(problemAnnounce, s.Announce(p.view.own()))
+	p.state.setSpeaker(s)
+	p.problems.report(problemAnnounce, s.Announce(p.state.own()))
 }
 
 // receive takes updates of the speaker. A neighbour that says more than can wait begins anew.
 func (p *Process) receive(updates []evpn.Update) {
 	for _, neighbour := range p.inbox.receive(updates, p.o.Now()) {
-		p.view.overflowed(neighbour, p.o.Now())
+		p.state.overflowed(neighbour, p.o.Now())
 		p.Fail(neighbour, fmt.Sprintf("more than %d of its updates waited for the data path: have it advertise fewer routes (maximumPrefixes, import), "+
 			"and look for what keeps the edge busy", p.o.MaxWaiting))
 	}
@@ -191,7 +191,7 @@ func (p *Process) receive(updates []evpn.Update) {
 
 // Fail ends the session with a neighbour, for a cause that is not BGP's to see.
 func (p *Process) Fail(neighbour netip.Addr, why string) {
-	if s := p.view.speaks(); s != nil {
+	if s := p.state.speaks(); s != nil {
 		s.Fail(neighbour, why)
 	}
 }
@@ -203,14 +203,14 @@ func (p *Process) session(s evpn.Session) { p.inbox.postSession(s.Neighbour, fun
 func (p *Process) changed(s evpn.Session) {
 	p.sessions[s.Neighbour] = s
 	now := p.o.Now()
-	p.act(p.view.change(func(t *evpn.Table) evpn.Changes { return t.Session(s) }), now)
+	p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Session(s) }), now)
 	p.settle(now)
 }
 
 // settle ends the time in which what a former process learned is kept: some time after the
 // neighbours said all, as one that has just started says so before it knows all.
 func (p *Process) settle(now time.Time) {
-	config, settling := p.view.configuration()
+	config, settling := p.state.configuration()
 	if !settling {
 		return
 	}
@@ -228,7 +228,7 @@ func (p *Process) settle(now time.Time) {
 	if now.Sub(p.complete) < p.o.Linger && now.Before(p.deadline) {
 		return
 	}
-	p.view.settled()
+	p.state.settled()
 	p.o.Events.Settled()
 }
 
@@ -236,9 +236,9 @@ func (p *Process) settle(now time.Time) {
 func (p *Process) Configure(config overlay.Edge) { p.wait(func() { p.configure(config) }) }
 
 func (p *Process) configure(config overlay.Edge) {
-	was, _ := p.view.configuration()
+	was, _ := p.state.configuration()
 	p.installer.again = true // when the tables are in force: a static entry that goes leaves its place to BGP's
-	changes, all, changed := p.view.configure(config, p.o.Now())
+	changes, all, changed := p.state.configure(config, p.o.Now())
 	if !changed { // there may be many routes, and a port that goes must not wait for them
 		return
 	}
@@ -251,17 +251,17 @@ func (p *Process) configure(config overlay.Edge) {
 
 // reconfigure has the sessions be those of the configuration.
 func (p *Process) reconfigure(was overlay.BGP) {
-	s := p.view.speaks()
+	s := p.state.speaks()
 	if s == nil {
 		return
 	}
-	config, _ := p.view.configuration()
+	config, _ := p.state.configuration()
 	if was.AS == config.AS && was.RouterID == config.RouterID && slices.Equal(was.Listen, config.Listen) && was.Restart == config.Restart {
 		p.problems.report(ProblemRun, s.Configure(config))
 		return
 	}
 	err := s.Close(true) // it is another speaker
-	p.view.setSpeaker(nil)
+	p.state.setSpeaker(nil)
 	for neighbour := range p.sessions {
 		p.changed(evpn.Session{Neighbour: neighbour, At: p.o.Now()})
 	}
@@ -276,7 +276,7 @@ func (p *Process) Close(keep bool) error {
 	<-p.ended
 	p.rateLimit.stop()
 	p.beside.Wait()
-	if s := p.view.speaks(); s != nil {
+	if s := p.state.speaks(); s != nil {
 		return s.Close(keep)
 	}
 	return nil
@@ -285,7 +285,7 @@ func (p *Process) Close(keep bool) error {
 // act does what follows from a change of the table, of which updates were received at a time;
 // zero: something here changed, of which others are told first.
 func (p *Process) act(c evpn.Changes, when time.Time) {
-	p.view.note(c.Events, p.o.Now())
+	p.state.note(c.Events, p.o.Now())
 	if when.IsZero() {
 		p.tell(c)
 	}
@@ -301,7 +301,7 @@ func (p *Process) act(c evpn.Changes, when time.Time) {
 
 // tell tells the neighbours.
 func (p *Process) tell(c evpn.Changes) {
-	s := p.view.speaks()
+	s := p.state.speaks()
 	if s == nil || len(c.Announce)+len(c.Withdraw) == 0 {
 		return // at its start it is told all
 	}
@@ -319,7 +319,7 @@ func (p *Process) tell(c evpn.Changes) {
 func (p *Process) Thaw(segment string, mac overlay.MAC) error {
 	var err error
 	done := p.wait(func() {
-		p.act(p.view.change(func(t *evpn.Table) (c evpn.Changes) {
+		p.act(p.state.change(func(t *evpn.Table) (c evpn.Changes) {
 			c, err = t.Thaw(segment, mac, p.o.Now())
 			return c
 		}), time.Time{})
@@ -338,7 +338,7 @@ func (p *Process) Thaw(segment string, mac overlay.MAC) error {
 func (p *Process) Applied(took time.Duration, left []rib.Place) {
 	p.inbox.postLast("applied", func() {
 		p.rateLimit.least = took
-		p.tell(p.view.change(func(t *evpn.Table) evpn.Changes { return t.RoutesLeftOut(left) }))
+		p.tell(p.state.change(func(t *evpn.Table) evpn.Changes { return t.RoutesLeftOut(left) }))
 		p.installer.flush()
 		p.speak()
 	})

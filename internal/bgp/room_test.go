@@ -12,7 +12,7 @@ import (
 
 // unused are the routes of the neighbour that are not used.
 func (w *world) unused() []api.BGPRouteInfo {
-	list, err := w.process.View().Routes(api.BGPRouteQuery{Unused: true}, time.Now())
+	list, err := w.process.State().Routes(api.BGPRouteQuery{Unused: true}, time.Now())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -29,11 +29,11 @@ func TestHostsWithoutRoom(t *testing.T) {
 	if len(list) != 2 || !strings.HasPrefix(list[0].Why, "table full") || !strings.Contains(list[0].Why, "raise fdb.size") {
 		t.Fatalf("not used are %+v", list)
 	}
-	info := w.process.View().Info(time.Now(), nil)
+	info := w.process.State().Info(time.Now(), nil)
 	if info.Routes.NoRoom != 2 || info.Routes.Used != 2 || len(info.Problems) != 1 || !strings.Contains(info.Problems[0].Text, "table full: 2 routes") {
 		t.Errorf("told are %+v and %v", info.Routes, info.Problems)
 	}
-	if c := w.process.View().Counters(); c.Routes.NoRoom != 2 {
+	if c := w.process.State().Counters(); c.Routes.NoRoom != 2 {
 		t.Errorf("counted are %+v", c.Routes)
 	}
 	if w.problems[ProblemWrite] == nil {

@@ -21,7 +21,7 @@ var routeTypes = map[evpn.RouteType]string{
 const selfNeighbour = "self"
 
 // Routes are the routes that a query chooses.
-func (v *View) Routes(q api.BGPRouteQuery, now time.Time) ([]api.BGPRouteInfo, error) {
+func (v *State) Routes(q api.BGPRouteQuery, now time.Time) ([]api.BGPRouteInfo, error) {
 	var neighbour netip.Addr // this edge
 	if q.Neighbour != "" && q.Neighbour != selfNeighbour {
 		var err error

@@ -26,7 +26,7 @@ const (
 )
 
 // note logs events and remembers them.
-func (v *View) note(events []evpn.Event, now time.Time) {
+func (v *State) note(events []evpn.Event, now time.Time) {
 	if len(events) == 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func neighbourName(c overlay.BGP, addr netip.Addr) string {
 }
 
 // neighbourCalled finds a neighbour by name or address.
-func (v *View) neighbourCalled(name string) (netip.Addr, error) {
+func (v *State) neighbourCalled(name string) (netip.Addr, error) {
 	config, _ := v.configuration()
 	for _, n := range config.Neighbours {
 		if n.Name == name || n.Addr.String() == name {
@@ -81,7 +81,7 @@ func (v *View) neighbourCalled(name string) (netip.Addr, error) {
 }
 
 // Problems are what an operator should look at.
-func (v *View) Problems(now time.Time) (list []problem.Problem) {
+func (v *State) Problems(now time.Time) (list []problem.Problem) {
 	for _, n := range v.sessions(Sessions.Sessions) {
 		if away := now.Sub(n.Since); !n.Established && (away > sessionGrace || n.Flaps > 0) {
 			list = append(list, problem.Error("BGP neighbour %s (%s): no session for %s: %s", n.Name, n.Addr, away.Round(time.Second), cmp.Or(n.LastError, n.State)))
@@ -109,7 +109,7 @@ func (v *View) Problems(now time.Time) (list []problem.Problem) {
 }
 
 // overflowProblems are the sessions that were ended lately, as too much waited. mu is held.
-func (v *View) overflowProblems(now time.Time) (list []problem.Problem) {
+func (v *State) overflowProblems(now time.Time) (list []problem.Problem) {
 	for _, n := range v.config.Neighbours {
 		if o := v.overflows[n.Addr]; o.times > 0 && now.Sub(o.last) < overflowRemembered {
 			list = append(list, problem.Warning("BGP neighbour %s (%s): the session was reset %d times, as too many of its updates waited for the data path: "+
@@ -134,7 +134,7 @@ func grouped(list []evpn.Status) []api.BGPWhy {
 }
 
 // Use is BGP at a glance.
-func (v *View) Use() *api.BGPUse {
+func (v *State) Use() *api.BGPUse {
 	use := &api.BGPUse{}
 	for _, n := range v.sessions(Sessions.Sessions) {
 		use.Neighbours.Count(n.Established)
@@ -148,7 +148,7 @@ func (v *View) Use() *api.BGPUse {
 }
 
 // Info is all about sessions; lives is what BFD knows of neighbours.
-func (v *View) Info(now time.Time, lives map[netip.Addr]string) api.BGPInfo {
+func (v *State) Info(now time.Time, lives map[netip.Addr]string) api.BGPInfo {
 	info := api.BGPInfo{Neighbours: []api.BGPNeighbourInfo{}, Problems: append([]problem.Problem{}, v.Problems(now)...)}
 	known := v.sessions(Sessions.Neighbours)
 	v.mu.Lock()
@@ -195,7 +195,7 @@ func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, most int, now ti
 }
 
 // Moves are the last moves of hosts, and those that are frozen.
-func (v *View) Moves() api.BGPMovesInfo {
+func (v *State) Moves() api.BGPMovesInfo {
 	info := api.BGPMovesInfo{Moves: []api.BGPMove{}, Frozen: []api.BGPFrozen{}}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -230,7 +230,7 @@ type NeighbourCounters struct {
 }
 
 // Counters reads them.
-func (v *View) Counters() Counters {
+func (v *State) Counters() Counters {
 	known := v.sessions(Sessions.Neighbours)
 	v.mu.Lock()
 	defer v.mu.Unlock()

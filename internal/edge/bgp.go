@@ -102,7 +102,7 @@ func (e *edge) rememberLearned() {
 func (e *edge) mergeLearned() {
 	known := rib.Snapshot{Configured: e.configured, Previous: e.learned.known.Previous}
 	if b := e.bgp.Load(); b != nil {
-		known.Learned = b.View().Learned()
+		known.Learned = b.State().Learned()
 	}
 	e.learned.known = known
 	merged := known.Edge()
@@ -162,7 +162,7 @@ func (e *edge) sweepBGP() {
 // bgpProblems are those of BGP, where the edge speaks it.
 func (e *edge) bgpProblems() []problem.Problem {
 	if b := e.bgp.Load(); b != nil {
-		return b.View().Problems(time.Now())
+		return b.State().Problems(time.Now())
 	}
 	return nil
 }

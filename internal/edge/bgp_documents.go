@@ -23,7 +23,7 @@ func noBGP() error {
 // bgpUse is nil without BGP.
 func (e *edge) bgpUse() *api.BGPUse {
 	if b := e.bgp.Load(); b != nil {
-		return b.View().Use()
+		return b.State().Use()
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func (e *edge) bgpDocument() (api.BGPInfo, error) {
 	if b == nil {
 		return api.BGPInfo{}, noBGP()
 	}
-	return b.View().Info(time.Now(), e.pathSelector.neighbourLives()), nil
+	return b.State().Info(time.Now(), e.pathSelector.neighbourLives()), nil
 }
 
 // neighbourLives are what is known of watched neighbours.
@@ -61,7 +61,7 @@ func (e *edge) bgpRouteDocuments(v url.Values) ([]api.BGPRouteInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.View().Routes(q, time.Now())
+	return b.State().Routes(q, time.Now())
 }
 
 func (e *edge) bgpMovesDocument() (api.BGPMovesInfo, error) {
@@ -69,7 +69,7 @@ func (e *edge) bgpMovesDocument() (api.BGPMovesInfo, error) {
 	if b == nil {
 		return api.BGPMovesInfo{}, noBGP()
 	}
-	return b.View().Moves(), nil
+	return b.State().Moves(), nil
 }
 
 // thawHandler serves the wish that a frozen MAC address may move again.
@@ -92,7 +92,7 @@ func (e *edge) thawHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
-	reply(w, b.View().Moves(), nil)
+	reply(w, b.State().Moves(), nil)
 }
 
 // resetHandler serves the wish for a new session, or for all routes again.

@@ -12,7 +12,7 @@ func (e *edge) bgpMetrics(p *page) {
 	if b == nil {
 		return
 	}
-	c := b.View().Counters()
+	c := b.State().Counters()
 	bgpNeighbourMetrics(p, c.Neighbours)
 	const routes = "selvage_bgp_routes"
 	p.family(gauge, routes, "Routes that neighbours advertise, by what became of them, and those that this edge advertises.")

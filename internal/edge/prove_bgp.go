@@ -26,7 +26,7 @@ func (e *edge) hearsays() map[receivedOf]hearsay {
 	if b == nil {
 		return nil
 	}
-	routes := b.View().Statuses()
+	routes := b.State().Statuses()
 	all := make(map[receivedOf]hearsay)
 	for i := range routes {
 		r := &routes[i]

@@ -25,12 +25,7 @@ func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
 	if p.leftOutOfSegment() {
 		return "table full: the data path has no room for it; raise fdb.size, or have fewer hosts advertised", tableFull
 	}
-	if p.Type == MACIP {
-		why = p.whyMAC()
-	}
-	if p.Addr.IsValid() && p.Type == MACIP && (why == "" || used) && !p.isARP() {
-		why = p.whyARP()
-	}
+	why = p.whyHost(used)
 	if why == "" && p.ESI != ([10]byte{}) {
 		return multihomed, "multihomed"
 	}
@@ -41,6 +36,18 @@ func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
 		return fmt.Sprintf("used, but not for routing: router %s, which has its L3 VNI, imports %s", r.name, r.importText()), "route target differs"
 	}
 	return why, ""
+}
+
+// whyHost is why p's host is not what p says, "" when it is, and of routes of no host.
+func (p *path) whyHost(used bool) string {
+	if p.Type != MACIP {
+		return ""
+	}
+	why := p.whyMAC()
+	if p.Addr.IsValid() && (why == "" || used) && !p.isARP() {
+		why = p.whyARP()
+	}
+	return why
 }
 
 // unrouted is the router that has the L3 VNI of p but does not import its targets, nil

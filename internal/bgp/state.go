@@ -13,9 +13,9 @@ import (
 	"github.com/selvage/selvage/internal/rib"
 )
 
-// View is what the goroutine of a Process shows to others: the table, the configuration and what
+// State is what the goroutine of a Process shows to others: the table, the configuration and what
 // was counted. Only that goroutine changes it, but for overflows and convergence.
-type View struct {
+type State struct {
 	log *slog.Logger
 
 	// mu is held for no other lock and no call but the table's.
@@ -38,8 +38,8 @@ type overflow struct {
 	last  time.Time
 }
 
-func newView(o Options) *View {
-	return &View{
+func newState(o Options) *State {
+	return &State{
 		log: o.Log, table: evpn.NewTable(o.Edge), config: *o.Edge.BGP, segments: instances(o.Edge), settles: o.Settling,
 		overflows: make(map[netip.Addr]overflow), spread: newSpread(),
 	}
@@ -56,20 +56,20 @@ func instances(e overlay.Edge) map[string]bool {
 	return list
 }
 
-func (v *View) instances() map[string]bool {
+func (v *State) instances() map[string]bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.segments
 }
 
 // change changes the table.
-func (v *View) change(do func(*evpn.Table) evpn.Changes) evpn.Changes {
+func (v *State) change(do func(*evpn.Table) evpn.Changes) evpn.Changes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return do(v.table)
 }
 
-func (v *View) receive(updates []evpn.Update, at time.Time) evpn.Changes {
+func (v *State) receive(updates []evpn.Update, at time.Time) evpn.Changes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.updates += uint64(len(updates))
@@ -77,14 +77,14 @@ func (v *View) receive(updates []evpn.Update, at time.Time) evpn.Changes {
 }
 
 // received is how many updates were.
-func (v *View) received() uint64 {
+func (v *State) received() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.updates
 }
 
 // configure takes a configuration over, and says whether it is another one for BGP.
-func (v *View) configure(e overlay.Edge, now time.Time) (changes, all evpn.Changes, changed bool) {
+func (v *State) configure(e overlay.Edge, now time.Time) (changes, all evpn.Changes, changed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.segments = instances(e)
@@ -96,33 +96,33 @@ func (v *View) configure(e overlay.Edge, now time.Time) (changes, all evpn.Chang
 	return changes, v.table.All(), true
 }
 
-func (v *View) configuration() (config overlay.BGP, settling bool) {
+func (v *State) configuration() (config overlay.BGP, settling bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.config, v.settles
 }
 
-func (v *View) settled() {
+func (v *State) settled() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.settles = false
 }
 
-func (v *View) setSpeaker(s Speaker) {
+func (v *State) setSpeaker(s Speaker) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.speaker = s
 }
 
 // speaks is the speaker, nil before there is one.
-func (v *View) speaks() Speaker {
+func (v *State) speaks() Speaker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.speaker
 }
 
 // own are the routes that this edge announces.
-func (v *View) own() []evpn.Route {
+func (v *State) own() []evpn.Route {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var own []evpn.Route
@@ -132,21 +132,21 @@ func (v *View) own() []evpn.Route {
 	return own
 }
 
-func (v *View) allHosts() evpn.Changes {
+func (v *State) allHosts() evpn.Changes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.table.AllHosts()
 }
 
 // addresses are those that BGP says a MAC address has.
-func (v *View) addresses(segment string, mac overlay.MAC) []netip.Addr {
+func (v *State) addresses(segment string, mac overlay.MAC) []netip.Addr {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.table.Addresses(segment, mac)
 }
 
 // unknown are those of the entries that the table does not have, as ones that BGP says no more.
-func (v *View) unknown(macs []rib.BGPMAC, arpEntries []rib.ARPEntry) (gone evpn.Changes) {
+func (v *State) unknown(macs []rib.BGPMAC, arpEntries []rib.ARPEntry) (gone evpn.Changes) {
 	all := v.allHosts()
 	known, resolved := make(map[macKey]bool), make(map[addrKey]bool)
 	for _, m := range all.MACs {
@@ -169,21 +169,21 @@ func (v *View) unknown(macs []rib.BGPMAC, arpEntries []rib.ARPEntry) (gone evpn.
 }
 
 // hostsLeftOut notes which of the entries that were put the tables have no room for.
-func (v *View) hostsLeftOut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
+func (v *State) hostsLeftOut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.table.HostsPut(macs, arpEntries, left)
 }
 
 // overflowed counts a session that was ended as too many updates waited.
-func (v *View) overflowed(neighbour netip.Addr, now time.Time) {
+func (v *State) overflowed(neighbour netip.Addr, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.overflows[neighbour] = overflow{v.overflows[neighbour].times + 1, now}
 }
 
 // converged counts what of a time is in the maps by now; zero: it was not received.
-func (v *View) converged(n int, when, now time.Time) {
+func (v *State) converged(n int, when, now time.Time) {
 	if when.IsZero() || n == 0 {
 		return
 	}
@@ -193,21 +193,21 @@ func (v *View) converged(n int, when, now time.Time) {
 }
 
 // Learned are the remotes that BGP tells of by now.
-func (v *View) Learned() rib.Remotes {
+func (v *State) Learned() rib.Remotes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.table.Learned()
 }
 
 // Statuses are all routes and what became of them.
-func (v *View) Statuses() []evpn.Status {
+func (v *State) Statuses() []evpn.Status {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.table.Routes()
 }
 
 // sessions asks the speaker, none before there is one.
-func (v *View) sessions(question func(Sessions) []speaker.Neighbour) []speaker.Neighbour {
+func (v *State) sessions(question func(Sessions) []speaker.Neighbour) []speaker.Neighbour {
 	if s := v.speaks(); s != nil {
 		return question(s)
 	}
