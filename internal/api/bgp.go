@@ -46,9 +46,11 @@ type BGPNeighbourInfo struct {
 	Complete bool    `json:"complete"` // it said all that it has
 	Why      string  `json:"why"`      // why there is no session, or the last ended, and the cure
 	Flaps    uint32  `json:"flaps"`    // sessions that were lost
-	Liveness string  `json:"bfd"`      // "up", "down", "unknown", or "off"
-	Hold     float64 `json:"hold_s"`   // as agreed on
-	Keep     float64 `json:"keepalive_s"`
+	// Overflows are those that this edge ended, as too many updates waited for the data path.
+	Overflows uint64  `json:"overflows"`
+	Liveness  string  `json:"bfd"`    // "up", "down", "unknown", or "off"
+	Hold      float64 `json:"hold_s"` // as agreed on
+	Keep      float64 `json:"keepalive_s"`
 	// Malformed are routes that could not be understood.
 	Malformed    uint64          `json:"malformed"`
 	Families     []BGPFamilyInfo `json:"families"`
@@ -63,7 +65,7 @@ type BGPFamilyInfo struct {
 	Received   uint64            `json:"received"`
 	Accepted   uint64            `json:"accepted"` // by policies
 	Advertised uint64            `json:"advertised"`
-	Limit      uint32            `json:"limit"` // 0: none
+	Limit      uint32            `json:"limit"` // maximumPrefixes, or how many are used; 0: any
 }
 
 // BGPRestartInfo is what becomes of routes when a session is lost.
@@ -76,9 +78,11 @@ type BGPRestartInfo struct {
 
 // BGPRouteTally counts routes.
 type BGPRouteTally struct {
-	Received   int `json:"received"`
-	Used       int `json:"used"`
-	Unused     int `json:"unused"`
+	Received int `json:"received"`
+	Used     int `json:"used"`
+	Unused   int `json:"unused"`
+	// NoRoom are those of the unused ones that tables have no room for.
+	NoRoom     int `json:"no_room"`
 	Stale      int `json:"stale"` // of the used ones: their session was lost
 	Advertised int `json:"advertised"`
 	// Why are the unused ones by what is wrong with them.

@@ -88,6 +88,8 @@ func TestBGP(t *testing.T) {
 		},
 		Targets:    overlay.TargetsRFC8365,
 		Duplicates: overlay.Duplicates{Within: time.Minute, Freeze: 5 * time.Minute},
+		// 80 % of the table of routes.
+		MostPrefixes: 209_715,
 	}
 	if d := cmp.Diff(want, e.BGP, sameAddr, samePrefix, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
 		t.Errorf("bgp (-want +got):\n%s", d)

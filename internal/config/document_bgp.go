@@ -25,7 +25,7 @@ type bgpNeighbour struct {
 	Security     uint16          `json:"ttlSecurity,omitempty" jsonschema:"minimum=1,maximum=254" jsonschema_description:"how many links away the neighbour is: packets that came further are refused (GTSM, RFC 5082); both ends need it" hint:"1 is on the same link; at most 254"`
 	Passive      bool            `json:"passive,omitempty" jsonschema:"default=false" jsonschema_description:"wait for the neighbour to open the session"`
 	Timers       bgpTimers       `json:"timers,omitempty" jsonschema_description:"times of the session; of hold the smaller one of both ends counts"`
-	MaxPrefixes  uint32          `json:"maximumPrefixes,omitempty" jsonschema:"default=0,minimum=0,maximum=4294967295" jsonschema_description:"routes of a family beyond which the session ends, 0 is without limit" hint:"0 is without limit"`
+	MaxPrefixes  uint32          `json:"maximumPrefixes,omitempty" jsonschema:"default=0,minimum=0,maximum=4294967295" jsonschema_description:"routes of a family beyond which the session ends; with 0 it stays, and routes beyond 80 % of the table of routes are not used" hint:"0 keeps the session"`
 	Liveness     bool            `json:"bfd,omitempty" jsonschema:"default=false" jsonschema_description:"end the session when the BFD session with the neighbour goes down"`
 	Import       []objectName    `json:"import,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for what the neighbour tells, asked in this order"`
 	Export       []objectName    `json:"export,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"names of policies for routes that are advertised to the neighbour, evaluated in this order"`

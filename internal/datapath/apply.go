@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // restore reads which numbers a former process gave to ends and segments, so
@@ -84,8 +85,9 @@ type plan struct {
 	unpoliced     map[uint32]bpfVport // ports that get it when its programs are attached
 	groups        map[uint32]bool     // groups and hops in use
 	hops          map[uint16]bool
-	unplaced      fewErrors // of what has no place in the tables
-	unrouted      fewErrors // of routes
+	unplaced      fewErrors   // of what has no place in the tables
+	unrouted      fewErrors   // of routes
+	left          []rib.Place // learned ones of these
 	// For a group or next hop of a route, a learned one: the rest need not look.
 	noRoom, noLearnedRoom bool
 	nat                   translationPlan
@@ -125,9 +127,29 @@ func (d *Datapath) Apply(t fib.Tables) error {
 		left = d.assigner.assign(t)
 	}
 	if left != nil {
+		all := t.Routers
 		t = d.numbers.within(t)
+		left = rib.WithNoRoom(left, rib.NoRoom{Routes: missingRoutes(all, t.Routers)})
 	}
 	return partially(left, d.bring(t))
+}
+
+// missingRoutes are the learned routes of all that are not among the rest.
+func missingRoutes(all, rest []fib.Router) (missing []rib.Place) {
+	there := make(map[rib.Place]bool)
+	for _, r := range rest {
+		for _, route := range r.Routes {
+			there[rib.Place{Router: r.Name, Prefix: route.Prefix}] = true
+		}
+	}
+	for _, r := range all {
+		for _, route := range r.Routes {
+			if !there[rib.Place{Router: r.Name, Prefix: route.Prefix}] {
+				missing = leaveOut(missing, r.Name, route)
+			}
+		}
+	}
+	return missing
 }
 
 // partially is the error of tables of which some objects were left out before.
@@ -175,7 +197,7 @@ func (d *Datapath) bring(t fib.Tables) error {
 	if err := d.prune(p); err != nil {
 		return err
 	}
-	unrouted := p.unrouted.err()
+	unrouted := rib.WithNoRoom(p.unrouted.err(), rib.NoRoom{Routes: p.left})
 	if (p.noRoom || p.noLearnedRoom) && len(d.Routes.hopIDs)+len(d.Routes.sets) < before { // what went has left some
 		unrouted = d.Routes.PutRoutes(t.Routers)
 	}

@@ -10,9 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// learnedShare is how much of a table what BGP tells may fill, in percent: the rest is for what is
-// configured.
-const learnedShare = 80
+const learnedShare = overlay.LearnedShare
 
 // learnedRoom is that of a table with so many entries.
 func learnedRoom(entries int) int { return entries * learnedShare / 100 }

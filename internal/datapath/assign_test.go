@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -91,7 +92,29 @@ func (w *world) wantParts(t *testing.T, want ...string) {
 				t.Errorf("%v, want %q", err, part)
 			}
 		}
+		w.wantLeftOut(t, err)
 	})
+}
+
+// wantLeftOut checks that each learned route is either in force or named by the error.
+func (w *world) wantLeftOut(t *testing.T, err error) {
+	t.Helper()
+	left := make(map[rib.Place]bool)
+	for _, at := range rib.LeftOut(err).Routes {
+		left[at] = true
+	}
+	wrong := 0
+	for _, r := range w.tables.Routers {
+		for _, route := range r.Routes {
+			_, there := w.dp.Routes.routes[routeKey(w.dp.numbers.names.routeIDs[r.Name], route.Prefix)]
+			if route.Learned && there == left[rib.Place{Router: r.Name, Prefix: route.Prefix}] {
+				wrong++
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("of %d learned routes it is not known whether they are in force (%d are named as left out)", wrong, len(left))
+	}
 }
 
 // What BGP tells, be it more than the tables hold, keeps nothing that is configured from them: a
@@ -172,6 +195,7 @@ func TestMoreRoutesThanTheTableHolds(t *testing.T) {
 	if got := len(w.dp.Routes.routes); got != 209715 {
 		t.Errorf("%d routes", got)
 	}
+	w.wantLeftOut(t, err)
 	w.putRoute(t, route("10.99.0.0/16", w.farHops()[1]))
 	w.follow(t, []step{{"p0", pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.99.0.1:7 20"), "second"}})
 	var withdrawn []fib.Route

@@ -7,6 +7,7 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -196,7 +197,7 @@ func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64
 		return pkttest.Frame(fmt.Sprintf("02:00:00:01:00:%02x", i%flows), bob, udp4)
 	}
 	w.send(t, "p1", say(bob, all))
-	list := make([]overlay.BGPMAC, 1)
+	list := make([]rib.BGPMAC, 1)
 	list[0].Segment = segment
 	_, events := w.counted(t, func() {
 		for i := range moves {

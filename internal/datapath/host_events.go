@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // HostEvent is a host that came to a port, or an address that one there said it has. The
@@ -17,7 +18,7 @@ type HostEvent struct {
 	Segment, Port string
 	MAC           overlay.MAC
 	Addr          netip.Addr // unset: of the MAC address itself
-	ND            overlay.NDFlags
+	ND            rib.NDFlags
 	WasRemote     bool       // the MAC address was behind a remote
 	Remote        netip.Addr // that one
 	// Frozen is for how long the MAC address is frozen at Port or Remote, as it moved too

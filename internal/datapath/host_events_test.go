@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -144,7 +145,7 @@ func TestHostEventsOfAddresses(t *testing.T) {
 	reported := func(port, mac, address string) []HostEvent {
 		e := HostEvent{Segment: "blue", Port: port, MAC: macOf(mac), Addr: addr(address)}
 		if e.Addr.Is6() { // what its advertisement said
-			e.ND = overlay.NDOverride
+			e.ND = rib.NDOverride
 		}
 		return []HostEvent{e}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // LocalHost is a MAC address at a port, or an IP address of one.
@@ -14,8 +15,8 @@ type LocalHost struct {
 	Addr          netip.Addr // unset: the MAC address itself
 	Origin        Origin     // who says so
 	Static        bool
-	ND            overlay.NDFlags // of an IPv6 address
-	IdleNS        uint64          // since it was heard
+	ND            rib.NDFlags // of an IPv6 address
+	IdleNS        uint64      // since it was heard
 }
 
 // Hosts lists the hosts at ports, and their addresses that are known.

@@ -7,22 +7,26 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // PutBGPMACs has MAC addresses be where BGP says. It says more than a host's packets from
 // elsewhere, and less than the configuration; of one that it says no more of, it takes away
-// what it said itself. What is about unknown segments and remotes is left out, and an error.
-func (ho *Hosts) PutBGPMACs(list []overlay.BGPMAC) error {
+// what it said itself. What is about unknown segments and remotes, and what there is no room for, is
+// left out: the error names it (rib.LeftOut).
+func (ho *Hosts) PutBGPMACs(list []rib.BGPMAC) error {
 	now, err := ho.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
 	var failed fewErrors
+	var left rib.NoRoom
 	want := make(map[bpfFdbKey]*bpfFdbEntry, len(list))
 	for _, s := range list {
 		key, entry, err := ho.fdbEntry(s, now)
 		if err != nil {
 			failed.add(err)
+			left.MACs = append(left.MACs, s)
 			continue
 		}
 		want[key] = entry
@@ -34,11 +38,18 @@ func (ho *Hosts) PutBGPMACs(list []overlay.BGPMAC) error {
 		same:    func(a, b *bpfFdbEntry) bool { return a.Vport == b.Vport && a.Sticky == b.Sticky },
 		changed: func(k bpfFdbKey, _ bpfFdbEntry) { ho.changes.invalidateMAC(k.Segment, k.Mac) },
 	}
-	return errors.Join(failed.err(), reported.put(want), ho.changes.changed())
+	full := make(map[bpfFdbKey]bool)
+	err = errors.Join(failed.err(), reported.put(want, full), ho.changes.changed())
+	for _, s := range list {
+		if id, ok := ho.numbers.names.segIDs[s.Segment]; ok && full[bpfFdbKey{Segment: id, Mac: s.MAC}] {
+			left.MACs = append(left.MACs, s)
+		}
+	}
+	return rib.WithNoRoom(err, left)
 }
 
 // station is the entry of s, nil where BGP says no more of it.
-func (ho *Hosts) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry *bpfFdbEntry, err error) {
+func (ho *Hosts) fdbEntry(s rib.BGPMAC, now uint64) (key bpfFdbKey, entry *bpfFdbEntry, err error) {
 	id, ok := ho.numbers.names.segIDs[s.Segment]
 	if !ok {
 		return key, nil, fmt.Errorf("%s: there is no segment %q", s.MAC, s.Segment)
@@ -61,17 +72,19 @@ func (ho *Hosts) fdbEntry(s overlay.BGPMAC, now uint64) (key bpfFdbKey, entry *b
 
 // PutARPEntries has IP addresses be of the MAC addresses that BGP says, as PutBGPMACs does
 // with those.
-func (ho *Hosts) PutARPEntries(list []overlay.ARPEntry) error {
+func (ho *Hosts) PutARPEntries(list []rib.ARPEntry) error {
 	now, err := ho.prog.kernel.Clock.Monotonic()
 	if err != nil {
 		return err
 	}
 	var failed fewErrors
+	var left rib.NoRoom
 	want := make(map[bpfNeighbourKey]*bpfNeighbour, len(list))
 	for _, r := range list {
 		id, ok := ho.numbers.names.segIDs[r.Segment]
 		if !ok {
 			failed.add(fmt.Errorf("%s: there is no segment %q", r.Addr, r.Segment))
+			left.ARPEntries = append(left.ARPEntries, r)
 			continue
 		}
 		key := bpfNeighbourKey{Segment: id, Addr: bpfAddr{W: wireAddr(r.Addr)}}
@@ -92,7 +105,14 @@ func (ho *Hosts) PutARPEntries(list []overlay.ARPEntry) error {
 			}
 		},
 	}
-	return errors.Join(failed.err(), reported.put(want), ho.changes.changed())
+	full := make(map[bpfNeighbourKey]bool)
+	err = errors.Join(failed.err(), reported.put(want, full), ho.changes.changed())
+	for _, r := range list {
+		if id, ok := ho.numbers.names.segIDs[r.Segment]; ok && full[bpfNeighbourKey{Segment: id, Addr: bpfAddr{W: wireAddr(r.Addr)}}] {
+			left.ARPEntries = append(left.ARPEntries, r)
+		}
+	}
+	return rib.WithNoRoom(err, left)
 }
 
 // bgpEntries are entries of a table that BGP says, beside those of others.
@@ -107,13 +127,13 @@ type bgpEntries[K comparable, V any] struct {
 // bgpBatch bounds the time between the look at entries and their replacement.
 const bgpBatch = 512
 
-// put writes the entries; nil ones go.
-func (s *bgpEntries[K, V]) put(want map[K]*V) error {
+// put writes the entries; nil ones go. It notes which are left out, as the table is full.
+func (s *bgpEntries[K, V]) put(want map[K]*V, full map[K]bool) error {
 	var errs []error
 	previous := make(map[K]V)
 	keys, values := make([]K, 0, bgpBatch), make([]V, 0, bgpBatch)
 	flush := func() {
-		errs = append(errs, s.write(keys, values))
+		errs = append(errs, s.write(keys, values, full))
 		for k, old := range previous {
 			s.hosts.limits.countHost(s.table.learned(&k, &old), s.table.count, -1)
 			s.changed(k, old)
@@ -172,7 +192,7 @@ func (s *bgpEntries[K, V]) remove(k K, old V) error {
 
 // write writes entries; those behind one that has no room are tried too, as they may be known.
 // Learned ones make room.
-func (s *bgpEntries[K, V]) write(keys []K, values []V) error {
+func (s *bgpEntries[K, V]) write(keys []K, values []V, noRoom map[K]bool) error {
 	s.hosts.hosting.Lock()
 	defer s.hosts.hosting.Unlock()
 	var full error
@@ -186,6 +206,9 @@ func (s *bgpEntries[K, V]) write(keys []K, values []V) error {
 			continue
 		}
 		full = fmt.Errorf("write the map %s of %d entries: %w (raise fdb.size when it is full)", s.table.Map, s.table.MaxEntries(), err)
+		if len(keys) > 0 {
+			noRoom[keys[0]] = true
+		}
 		keys, values = keys[min(1, len(keys)):], values[min(1, len(values)):]
 	}
 	return full

@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // learnedBench is a world with room for many hosts, of which BGP tells.
@@ -19,11 +20,11 @@ const manyHosts = 100_000
 // BenchmarkPutBGPMACs: 100,000 hosts and their addresses come, in parts of 512, and move.
 func BenchmarkPutBGPMACs(b *testing.B) {
 	w := learnedBench(b)
-	bgpMACs, arpEntries := make([]overlay.BGPMAC, manyHosts), make([]overlay.ARPEntry, manyHosts)
+	bgpMACs, arpEntries := make([]rib.BGPMAC, manyHosts), make([]rib.ARPEntry, manyHosts)
 	for i := range manyHosts {
 		mac := overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}
-		bgpMACs[i] = overlay.BGPMAC{Segment: "blue", MAC: mac}
-		arpEntries[i] = overlay.ARPEntry{Segment: "blue", MAC: mac, Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
+		bgpMACs[i] = rib.BGPMAC{Segment: "blue", MAC: mac}
+		arpEntries[i] = rib.ARPEntry{Segment: "blue", MAC: mac, Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}
 	}
 	const part = 512
 	n := 0
@@ -64,7 +65,7 @@ func BenchmarkPutRoutes(b *testing.B) {
 // BenchmarkPutBGPMAC: one host moves.
 func BenchmarkPutBGPMAC(b *testing.B) {
 	w := learnedBench(b)
-	list := []overlay.BGPMAC{{Segment: "blue", MAC: macOf(bob)}}
+	list := []rib.BGPMAC{{Segment: "blue", MAC: macOf(bob)}}
 	for n := 0; b.Loop(); n++ {
 		list[0].Remote = w.family.remotes[n%2]
 		must(b, w.dp.Hosts.PutBGPMACs(list))
@@ -80,9 +81,9 @@ func BenchmarkApplyRoutes(b *testing.B) {
 		r.Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		w.tables.Routers[0].Routes = append(w.tables.Routers[0].Routes, r)
 	}
-	var bgpMACs []overlay.BGPMAC
+	var bgpMACs []rib.BGPMAC
 	for i := range manyHosts {
-		bgpMACs = append(bgpMACs, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}, Remote: w.family.remotes[0]})
+		bgpMACs = append(bgpMACs, rib.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}, Remote: w.family.remotes[0]})
 	}
 	must(b, w.dp.Hosts.PutBGPMACs(bgpMACs))
 	w.apply(b)

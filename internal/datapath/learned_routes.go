@@ -9,11 +9,12 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // PutRoutes changes single routes of routers, those that are listed; one of kind "" goes.
 // The next Apply knows nothing of them. What is about unknown routers, segments and remotes
-// is left out, and an error.
+// is left out, as what there is no room for: the error names it (rib.LeftOut).
 func (ro *Routes) PutRoutes(list []fib.Router) error {
 	c := routeChanges{want: make(map[bpfRouteKey]bpfRoute), touched: make(map[uint32]bool)}
 	c.plan = &plan{groups: map[uint32]bool{}, hops: map[uint16]bool{}}
@@ -29,7 +30,7 @@ func (ro *Routes) PutRoutes(list []fib.Router) error {
 	for id := range c.touched {
 		errs = append(errs, ro.putRouter(id, false))
 	}
-	return errors.Join(append(errs, ro.changes.changed())...)
+	return rib.WithNoRoom(errors.Join(append(errs, ro.changes.changed())...), rib.NoRoom{Routes: c.left})
 }
 
 // routeChanges are what is to be done to the map routes.
@@ -40,12 +41,16 @@ type routeChanges struct {
 	gone     []bpfRouteKey
 	touched  map[uint32]bool // routers
 	unplaced fewErrors
+	left     []rib.Place // learned ones that are left out
 }
 
 func (ro *Routes) planChanges(r fib.Router, c *routeChanges) {
 	router, ok := ro.numbers.names.routeIDs[r.Name]
 	if !ok {
 		c.unplaced.add(fmt.Errorf("there is no router %q", r.Name))
+		for _, route := range r.Routes {
+			c.left = leaveOut(c.left, r.Name, route)
+		}
 		return
 	}
 	for _, route := range r.Routes {
@@ -59,11 +64,13 @@ func (ro *Routes) planChanges(r fib.Router, c *routeChanges) {
 		}
 		if most := ro.mostRoutes(route.Learned); !known && len(ro.routes)+c.fresh-len(c.gone) >= most {
 			c.unplaced.add(noRouteRoom(r.Name, route, most))
+			c.left = leaveOut(c.left, r.Name, route)
 			continue
 		}
 		entry, err := ro.planRoute(now, route, c.plan)
 		if err != nil {
 			c.unplaced.add(fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
+			c.left = leaveOut(c.left, r.Name, route)
 			continue
 		}
 		if !known || now != entry {

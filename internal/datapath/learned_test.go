@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -29,7 +30,7 @@ func byBGP(_ *Config, tables *fib.Tables) {
 // bgpMAC has BGP say that a host of blue is behind a remote, "" that it says so no more.
 func (w *world) bgpMAC(t testing.TB, mac, remote string, sticky bool) {
 	t.Helper()
-	must(t, w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: macOf(mac), Remote: w.remote(remote), Sticky: sticky}}))
+	must(t, w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{{Segment: "blue", MAC: macOf(mac), Remote: w.remote(remote), Sticky: sticky}}))
 }
 
 // remote is the address of "first" or "second", unset for "".
@@ -155,7 +156,7 @@ func TestBGPMACWhileItAges(t *testing.T) {
 		old := e.Origin == bpfHostOriginORIGIN_LEARNED
 		if old {
 			go func() {
-				if err := w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{{Segment: "blue", MAC: k.Mac, Remote: w.remote("first")}}); err != nil {
+				if err := w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{{Segment: "blue", MAC: k.Mac, Remote: w.remote("first")}}); err != nil {
 					t.Error(err)
 				}
 			}()
@@ -177,11 +178,11 @@ func TestBGPMACWhileItAges(t *testing.T) {
 // arpEntry has BGP say what MAC address an address in blue has, "": it says so no more.
 func (w *world) arpEntry(t testing.TB, address, mac string) {
 	t.Helper()
-	r := overlay.ARPEntry{Segment: "blue", Addr: addr(address)}
+	r := rib.ARPEntry{Segment: "blue", Addr: addr(address)}
 	if mac != "" {
 		r.MAC = macOf(mac)
 	}
-	must(t, w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{r}))
+	must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{r}))
 }
 
 // What BGP says of an address stands against tunnels and falls to ports, too, and who asks
@@ -233,7 +234,7 @@ func TestARPEntries(t *testing.T) {
 // What nobody knows is named, and the rest is done.
 func TestSayingsOfStrangers(t *testing.T) {
 	w := bgpWorld(t)
-	err := w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{
+	err := w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{
 		{Segment: "grey", MAC: macOf(alice), Remote: w.remote("first")},
 		{Segment: "blue", MAC: macOf(alice), Remote: w.family.unknown},
 		{Segment: "green", MAC: macOf(alice), Remote: w.remote("second")},
@@ -245,7 +246,7 @@ func TestSayingsOfStrangers(t *testing.T) {
 		}
 	}
 	w.wantFDBEntry(t, bob, "first", OriginBGP)
-	err = w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
+	err = w.dp.Hosts.PutARPEntries([]rib.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
 	if err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
 		t.Errorf("%v", err)
 	}
@@ -257,16 +258,38 @@ func TestSayingsOfStrangers(t *testing.T) {
 // A full table takes what it has room for, and says so.
 func TestBGPMACsWithoutRoom(t *testing.T) {
 	w := ownWorld(t, underIPv4, byBGP, func(c *Config, _ *fib.Tables) { c.FDB.Size = 64 })
-	var list []overlay.BGPMAC
+	var list []rib.BGPMAC
 	for i := range 1000 {
-		list = append(list, overlay.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
+		list = append(list, rib.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
 	}
 	must(t, w.dp.Hosts.PutBGPMACs(list[:60]))
-	if err := w.dp.Hosts.PutBGPMACs(list); err == nil || !strings.Contains(err.Error(), "fdb.size") {
+	err := w.dp.Hosts.PutBGPMACs(list)
+	if err == nil || !strings.Contains(err.Error(), "fdb.size") {
 		t.Errorf("%v", err)
 	}
-	if fdb, err := w.dp.Hosts.FDB(); err != nil || len(fdb) != 64 {
+	if left := rib.LeftOut(err).MACs; len(left) == 0 {
+		t.Errorf("the error does not name what is left out: %v", err)
+	}
+	fdb, err := w.dp.Hosts.FDB()
+	if err != nil || len(fdb) != 64 {
 		t.Errorf("%d entries (%v), want 64", len(fdb), err)
+	}
+	// Each of those that are put again is either there or named.
+	err = w.dp.Hosts.PutBGPMACs(list)
+	there := make(map[overlay.MAC]bool)
+	fdb, again := w.dp.Hosts.FDB()
+	must(t, again)
+	for _, f := range fdb {
+		there[f.MAC] = true
+	}
+	left := rib.LeftOut(err).MACs
+	for _, m := range left {
+		if there[m.MAC] {
+			t.Errorf("%s is in the table, and named as left out", m.MAC)
+		}
+	}
+	if len(there)+len(left) != len(list) {
+		t.Errorf("%d entries and %d left out of %d", len(there), len(left), len(list))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath/mapmodel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -51,7 +52,7 @@ func TestModelIsTheKernel(t *testing.T) {
 	r := newRandom(t)
 	repeat(5, func(n int) {
 		w.tables = randomTables(r, w, all)
-		bgp := []overlay.BGPMAC{{Segment: "green", MAC: macOf(nobody), Remote: w.family.remotes[r.IntN(2)]}}
+		bgp := []rib.BGPMAC{{Segment: "green", MAC: macOf(nobody), Remote: w.family.remotes[r.IntN(2)]}}
 		var texts [2]string
 		for i, d := range paths {
 			w.do(t, func() {

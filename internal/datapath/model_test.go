@@ -15,6 +15,7 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // modelled is a world whose kernel is a model: it needs no root.
@@ -274,8 +275,8 @@ func TestModelIsDriven(t *testing.T) {
 	w := modelWorld(t, func(c *Config, _ *fib.Tables) { c.Transit = true })
 	w.tables.Segments[1].EVPN = &overlay.EVPNInstance{}
 	w.apply(t)
-	must(t, w.dp.Hosts.PutBGPMACs([]overlay.BGPMAC{{Segment: "green", MAC: macOf(bob), Remote: w.family.remotes[0]}}))
-	must(t, w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{{Segment: "green", Addr: addr("10.0.2.99"), MAC: macOf(bob)}}))
+	must(t, w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{{Segment: "green", MAC: macOf(bob), Remote: w.family.remotes[0]}}))
+	must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{{Segment: "green", Addr: addr("10.0.2.99"), MAC: macOf(bob)}}))
 	must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{route("10.44.0.0/16", w.farHops()[0])}}}))
 	w.used(t, map[string]int{bpfMapFdb: 7, bpfMapNeighbours: 13})
 	down := slices.Clone(w.tables.TEPs)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -167,22 +168,22 @@ func TestAnswersHaveTheFlagsOfTheHost(t *testing.T) {
 func TestAnswersHaveTheFlagsOfBGP(t *testing.T) {
 	w := suppressing(t, ways()[0])
 	w.send(t, "first", say(bob, all))
-	entry := overlay.ARPEntry{Segment: "blue", Addr: addr("2001:db8:1::b"), MAC: macOf(bob)}
+	entry := rib.ARPEntry{Segment: "blue", Addr: addr("2001:db8:1::b"), MAC: macOf(bob)}
 	for _, c := range []struct {
-		nd   overlay.NDFlags
+		nd   rib.NDFlags
 		seen byte // flags of an advertisement from the host before, 0: none
 		want uint8
 	}{
 		{0, 0, check.Solicited | check.Override},
-		{overlay.NDRouter | overlay.NDOverride, 0, check.Router | check.Solicited | check.Override},
-		{overlay.NDRouter, 0, check.Router | check.Solicited},
+		{rib.NDRouter | rib.NDOverride, 0, check.Router | check.Solicited | check.Override},
+		{rib.NDRouter, 0, check.Router | check.Solicited},
 		{0, advertisedRouter | advertisedOverride, check.Router | check.Solicited | check.Override},
 	} {
 		if c.seen != 0 {
 			w.send(t, "first", advertises(bob, "2001:db8:1::b", c.seen))
 		}
 		entry.ND = c.nd
-		must(t, w.dp.Hosts.PutARPEntries([]overlay.ARPEntry{entry}))
+		must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{entry}))
 		w.answeredWith(t, "2001:db8:1::b", bob, c.want)
 	}
 }
@@ -193,17 +194,17 @@ func TestFlagsOfHostsAtPorts(t *testing.T) {
 	f := w.followHostEvents(t)
 	for _, c := range []struct {
 		flags byte
-		want  overlay.NDFlags
-	}{{advertisedOverride, overlay.NDOverride}, {advertisedRouter | advertisedOverride, overlay.NDRouter | overlay.NDOverride}, {advertisedRouter, overlay.NDRouter}} {
+		want  rib.NDFlags
+	}{{advertisedOverride, rib.NDOverride}, {advertisedRouter | advertisedOverride, rib.NDRouter | rib.NDOverride}, {advertisedRouter, rib.NDRouter}} {
 		w.send(t, "p0", advertises(alice, "2001:db8:1::a", c.flags))
 		w.send(t, "p0", advertises(alice, "2001:db8:1::a", c.flags)) // nothing new
-		var reported []overlay.NDFlags
+		var reported []rib.NDFlags
 		for _, e := range w.mark(t, f) {
 			if e.Addr.IsValid() {
 				reported = append(reported, e.ND)
 			}
 		}
-		if !slices.Equal(reported, []overlay.NDFlags{c.want}) {
+		if !slices.Equal(reported, []rib.NDFlags{c.want}) {
 			t.Errorf("flags %#x: reported %v, want %v once", c.flags, reported, c.want)
 		}
 		hosts, err := w.dp.Hosts.Hosts()

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // neighbourAgeing is how many times longer than a MAC address a neighbour lives
@@ -36,24 +36,24 @@ func (ho *Hosts) Neighbours() ([]Neighbour, error) {
 
 // ndFlags is what a neighbour's entry says of an address, and neighbourFlags what its entry says
 // then. Without a word of it, a host is no router and its advertisements override.
-func ndFlags(addr netip.Addr, f bpfNeighbourFlags) (nd overlay.NDFlags) {
+func ndFlags(addr netip.Addr, f bpfNeighbourFlags) (nd rib.NDFlags) {
 	if !addr.Is6() {
 		return 0
 	}
 	if f&bpfNeighbourFlagsNEIGHBOUR_ROUTER != 0 {
-		nd |= overlay.NDRouter
+		nd |= rib.NDRouter
 	}
 	if f&bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE == 0 {
-		nd |= overlay.NDOverride
+		nd |= rib.NDOverride
 	}
 	return nd
 }
 
-func neighbourFlags(nd overlay.NDFlags) (f bpfNeighbourFlags) {
-	if nd&overlay.NDRouter != 0 {
+func neighbourFlags(nd rib.NDFlags) (f bpfNeighbourFlags) {
+	if nd&rib.NDRouter != 0 {
 		f |= bpfNeighbourFlagsNEIGHBOUR_ROUTER
 	}
-	if nd != 0 && nd&overlay.NDOverride == 0 {
+	if nd != 0 && nd&rib.NDOverride == 0 {
 		f |= bpfNeighbourFlagsNEIGHBOUR_NO_OVERRIDE
 	}
 	return f

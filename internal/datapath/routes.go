@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // groupBuckets is NEXTHOP_BUCKETS of bpf/abi/routing.h.
@@ -128,11 +129,13 @@ func (ro *Routes) planSome(t fib.Tables, p *plan, learned bool, concerned func(k
 			}
 			if len(p.routes) >= most {
 				p.unrouted.add(noRouteRoom(r.Name, *route, most))
+				p.left = leaveOut(p.left, r.Name, *route)
 				continue
 			}
 			entry, err := ro.planRoute(old, *route, p)
 			if err != nil {
 				p.unrouted.add(fmt.Errorf("router %s: route %s: %w", r.Name, route.Prefix, err))
+				p.left = leaveOut(p.left, r.Name, *route)
 				continue
 			}
 			p.routes[key] = entry
@@ -147,6 +150,14 @@ func (ro *Routes) mostRoutes(learned bool) int {
 		return learnedRoom(entries)
 	}
 	return entries
+}
+
+// leaveOut appends the place of a learned route that is left out.
+func leaveOut(list []rib.Place, router string, r fib.Route) []rib.Place {
+	if r.Learned {
+		list = append(list, rib.Place{Router: router, Prefix: r.Prefix})
+	}
+	return list
 }
 
 func noRouteRoom(router string, r fib.Route, most int) error {

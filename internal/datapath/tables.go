@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // Config is what the programs are loaded with. A change of it loads new
@@ -110,7 +111,7 @@ type Neighbour struct {
 	Remote  netip.Addr // a remote; neither while that is unknown
 	Static  bool
 	Origin  Origin
-	ND      overlay.NDFlags // of an IPv6 address
+	ND      rib.NDFlags // of an IPv6 address
 	AgeNS   uint64
 }
 

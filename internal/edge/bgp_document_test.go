@@ -9,7 +9,42 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
+
+// What the tables have no room for is told as not used, counted and a problem; it is used when there is room.
+func TestBGPRoutesWithoutRoom(t *testing.T) {
+	w := newBGPWorld(newWorld(t))
+	c, _ := w.runBGP()
+	ctx := context.Background()
+	w.receive(joins(far), prefixAt(far, "10.7.0.0/16", farMAC))
+	w.within("tables are in force", func() bool { return len(w.routeTo("tenant", prefix("10.7.0.0/16")).Hops) == 1 })
+	w.set(func() {
+		w.failing["put routes"] = rib.WithNoRoom(errFake, rib.NoRoom{Routes: []rib.Place{{Router: "tenant", Prefix: prefix("10.8.0.0/16")}}})
+		w.failing["apply"] = errFake // which would have room
+	})
+	w.receive(prefixAt(far, "10.8.0.0/16", farMAC))
+	unused := func() []api.BGPRouteInfo {
+		list, err := c.BGP().Routes(ctx, api.BGPRouteQuery{Unused: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	w.within("the route is told as not used", func() bool { return len(unused()) == 1 })
+	if r := unused()[0]; r.Prefix != prefix("10.8.0.0/16") || !strings.HasPrefix(r.Why, "table full: ") {
+		t.Errorf("not used is %+v", r)
+	}
+	if !w.problem(c, "table full", "1 routes") {
+		t.Error("it is no problem")
+	}
+	text, err := c.Metrics(ctx)
+	if info, again := c.BGP().Info(ctx); err != nil || again != nil || info.Routes.NoRoom != 1 || !strings.Contains(text, "selvage_bgp_no_room_routes 1") {
+		t.Errorf("counted are %+v, %v %v", info.Routes, err, again)
+	}
+	w.set(func() { clear(w.failing) })
+	w.within("it is used", func() bool { return len(unused()) == 0 })
+}
 
 func TestBGPDocuments(t *testing.T) {
 	w := newBGPWorld(newWorld(t))

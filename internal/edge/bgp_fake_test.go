@@ -9,17 +9,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
+
+// hostLocation is a MAC address in a segment.
+type hostLocation struct {
+	segment string
+	mac     overlay.MAC
+}
 
 // fakeFabric is what the fake data path has of BGP, and the fake speaker said and heard.
 type fakeFabric struct {
-	bgpMACs    map[hostLocation]overlay.BGPMAC
+	bgpMACs    map[hostLocation]rib.BGPMAC
 	arpEntries map[segmentAddr]overlay.MAC
 	routes     map[string]map[netip.Prefix]fib.Route // that were put, without a kind gone
 	order      []string                              // of what was put and told
@@ -72,7 +80,7 @@ func newBGPWorld(w *world) *world {
 		}
 	}
 	w.learned = fakeFabric{
-		bgpMACs: map[hostLocation]overlay.BGPMAC{}, arpEntries: map[segmentAddr]overlay.MAC{},
+		bgpMACs: map[hostLocation]rib.BGPMAC{}, arpEntries: map[segmentAddr]overlay.MAC{},
 		announced: map[string]evpn.Route{}, hostEvents: make(chan []datapath.HostEvent),
 	}
 	w.opts.OpenSpeaker = w.openSpeaker
@@ -116,7 +124,7 @@ func (d fakeDataPath) put(name string, do func(*fakeFabric)) error {
 	return err
 }
 
-func (d fakeDataPath) PutBGPMACs(list []overlay.BGPMAC) error {
+func (d fakeDataPath) PutBGPMACs(list []rib.BGPMAC) error {
 	d.w.mu.Lock()
 	for _, s := range list {
 		known := slices.ContainsFunc(d.w.tables.Segments, func(o overlay.Segment) bool {
@@ -138,7 +146,7 @@ func (d fakeDataPath) PutBGPMACs(list []overlay.BGPMAC) error {
 	})
 }
 
-func (d fakeDataPath) PutARPEntries(list []overlay.ARPEntry) error {
+func (d fakeDataPath) PutARPEntries(list []rib.ARPEntry) error {
 	return d.put("put residents", func(f *fakeFabric) {
 		for _, r := range list {
 			if at := (segmentAddr{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
@@ -191,7 +199,7 @@ func (d fakeDataPath) FollowHostEvents(ctx context.Context, do func([]datapath.H
 
 type fakeSpeaker struct{ w *world }
 
-func (w *world) openSpeaker(_ context.Context, o speaker.Options) (Speaker, error) {
+func (w *world) openSpeaker(_ context.Context, o speaker.Options) (bgp.Speaker, error) {
 	err := w.call("speak")
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -110,10 +110,6 @@ func (e *edge) failNeighbours() {
 	}
 	s.mu.Unlock()
 	for neighbour, why := range failed {
-		b.post(func() {
-			if b.speaker != nil {
-				b.speaker.Fail(neighbour, "BFD: "+why)
-			}
-		})
+		b.Fail(neighbour, "BFD: "+why)
 	}
 }

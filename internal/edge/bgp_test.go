@@ -10,11 +10,13 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 func targetOf(vni overlay.VNI) []overlay.RouteTarget {
@@ -191,12 +193,12 @@ func TestBGPAnnounces(t *testing.T) {
 	}
 	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB}, {Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("10.0.0.6")}}
 	w.within("a new host is told", has(hostB.String(), hostB.String()+" 10.0.0.6"))
-	flags := func(want overlay.NDFlags) func() bool {
+	flags := func(want rib.NDFlags) func() bool {
 		return w.has(func(f *fakeFabric) bool { return f.announced[hostB.String()+" 2001:db8::6"].ND == want })
 	}
-	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("2001:db8::6"), ND: overlay.NDRouter}}
-	w.within("a new router is told as one", flags(overlay.NDRouter))
-	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("2001:db8::6"), ND: overlay.NDOverride}}
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("2001:db8::6"), ND: rib.NDRouter}}
+	w.within("a new router is told as one", flags(rib.NDRouter))
+	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p1", MAC: hostB, Addr: addr("2001:db8::6"), ND: rib.NDOverride}}
 	w.within("a router that is none any more is told", flags(0))
 	if n := w.called("announce " + hostB.String()); n > 0 {
 		t.Error("remotes were told by frames, of which all speak BGP")
@@ -258,37 +260,11 @@ func TestBGPMoves(t *testing.T) {
 		moves, err = c.BGP().Moves(context.Background())
 		return err == nil && len(moves.Moves) >= 2
 	})
-	if moves.Moves[0].What != movedAway || moves.Moves[0].MAC != hostA || moves.Moves[len(moves.Moves)-1].What != movedHere {
+	if moves.Moves[0].What != "moved away" || moves.Moves[0].MAC != hostA || moves.Moves[len(moves.Moves)-1].What != "moved here" {
 		t.Errorf("moves %+v", moves.Moves)
 	}
 	if _, err := c.BGP().Thaw(context.Background(), "blue", hostA); err == nil || !strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a MAC address that is not frozen was thawed: %v", err)
-	}
-}
-
-func TestBGPProbesIdleHosts(t *testing.T) {
-	ageing := 100 * time.Second
-	segments := map[string]bool{"blue": true}
-	late, fresh := uint64(80*time.Second), uint64(time.Second)
-	hosts := []datapath.LocalHost{
-		{Segment: "blue", Port: "p0", MAC: hostA, IdleNS: late},
-		{Segment: "blue", Port: "p0", MAC: hostA, Addr: addr("10.0.0.5"), IdleNS: fresh},
-		{Segment: "blue", Port: "p0", MAC: hostB, IdleNS: fresh},
-		{Segment: "blue", Port: "p0", MAC: hostB, Addr: addr("10.0.0.6"), IdleNS: late}, // lives four times as long
-		{Segment: "blue", Port: "p0", MAC: mac, IdleNS: late},                           // no address is known
-		{Segment: "red", Port: "p1", MAC: hostA, IdleNS: late},
-	}
-	got := idle(hosts, segments, ageing)
-	if len(got) != 1 || got[0].mac != hostA || !slices.Equal(got[0].addrs, []netip.Addr{addr("10.0.0.5")}) {
-		t.Errorf("asked %+v", got)
-	}
-	hosts[3].IdleNS *= 4
-	if got := idle(hosts, segments, ageing); len(got) != 2 || got[1].mac != hostB {
-		t.Errorf("asked %+v", got)
-	}
-	hosts[3].IdleNS, hosts[3].Origin = fresh, datapath.OriginBGP
-	if got := idle(hosts, segments, 0); len(got) != 1 || got[0].mac != hostB {
-		t.Errorf("without ageing asked %+v", got)
 	}
 }
 
@@ -302,7 +278,7 @@ func TestBGPRestart(t *testing.T) {
 		{Segment: "blue", MAC: hostB, Remote: remote, Origin: datapath.OriginBGP},
 	}
 	for _, f := range w.learned.entries {
-		w.learned.bgpMACs[hostLocation{f.Segment, f.MAC}] = overlay.BGPMAC{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote}
+		w.learned.bgpMACs[hostLocation{f.Segment, f.MAC}] = rib.BGPMAC{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote}
 	}
 	c, _ := w.runBGP()
 	w.mu.Lock()
@@ -461,17 +437,17 @@ func TestBGPWritesAgain(t *testing.T) {
 	w.within("the remote is known", func() bool { return len(w.remotesOf("blue")) == 1 })
 	w.set(func() { w.failing["put stations"] = errFake })
 	w.receive(hostAt(far, hostA, netip.Addr{}, 0))
-	w.within("it is said", func() bool { return w.problem(c, writeBGP, errFake.Error()) })
+	w.within("it is said", func() bool { return w.problem(c, bgp.ProblemWrite, errFake.Error()) })
 	w.set(func() { delete(w.failing, "put stations") })
 	w.within("it is written", w.has(func(f *fakeFabric) bool { return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far }))
-	w.within("all is well", func() bool { return !w.problem(c, writeBGP) })
+	w.within("all is well", func() bool { return !w.problem(c, bgp.ProblemWrite) })
 }
 
 func TestBGPSpeaksLater(t *testing.T) {
 	w := newBGPWorld(newWorld(t))
 	w.failing["speak"] = errFake
 	c, _ := w.run()
-	w.within("it is said", func() bool { return w.problem(c, runBGP, errFake.Error()) })
+	w.within("it is said", func() bool { return w.problem(c, bgp.ProblemRun, errFake.Error()) })
 	w.set(func() { delete(w.failing, "speak"); w.learned.announced = map[string]evpn.Route{} })
 	w.within("all is told", w.has(func(f *fakeFabric) bool { _, reported := f.announced["from 192.0.2.1"]; return reported }))
 }

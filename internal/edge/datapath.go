@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/pathmtu"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // DataPath is the forwarding plane of one edge, by subject. An edge never calls two methods at once,
@@ -105,8 +106,8 @@ type (
 	// Learner takes over what BGP says of hosts, of the tables that were applied last. An error is of
 	// parts; the rest is done.
 	Learner interface {
-		PutBGPMACs(list []overlay.BGPMAC) error
-		PutARPEntries(list []overlay.ARPEntry) error
+		PutBGPMACs(list []rib.BGPMAC) error
+		PutARPEntries(list []rib.ARPEntry) error
 	}
 	// Routes does so with routes.
 	Routes interface {

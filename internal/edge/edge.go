@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
@@ -21,6 +22,7 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/revision"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // settle is how long a start waits for next hops to answer before it goes on without.
@@ -71,7 +73,7 @@ type edge struct {
 	offloads       offloads
 
 	// Of BGP: nil without.
-	bgp           atomic.Pointer[bgp]
+	bgp           atomic.Pointer[bgp.Process]
 	learned       learned
 	hostEvents    hostEvents
 	loops         loops
@@ -100,7 +102,7 @@ func (e *edge) start(ctx context.Context) error {
 	if err := e.lease.of(dp); err != nil {
 		return err
 	}
-	e.pathSelector.routing = plan.NewRouting(e.config)
+	e.pathSelector.routing = plan.NewRouting(e.config, nil)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
 	e.reportProblem(rememberGateways, e.joinGateways())
@@ -265,12 +267,12 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.config = s.withRoutes(e.config)
 	on := snapshot{e.dp, e.config, hostState, probed}
 	next := s.plan(on)
-	routing := plan.NewRouting(e.config)
+	e.learned.known.Routes = s.routing.Learned()
+	routing := plan.NewRouting(e.config, e.learned.known.Routes)
 	tables, problems := plan.DesiredBy(routing, e.config, hostState, next.pathPolicies)
-	tables.NoLearning, tables.Keep = plan.NoLearning(e.configured, e.config), e.learned.previous != nil
+	tables.NoLearning, tables.Keep = plan.NoLearning(e.configured, e.config), e.learned.known.IsSettling()
 	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
 	begin := time.Now()
 	all, own, again := s.evaluate(on, begin)
@@ -281,6 +283,7 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	}
 	e.hostState, e.problems = hostState, problems
 	err = e.dp.Tables.Apply(tables)
+	e.learned.left = rib.LeftOut(err).Routes
 	for _, pin := range e.dp.Links.NewerPins() {
 		e.problems = append(e.problems, problem.Warning("%s", pin))
 	}

@@ -145,7 +145,7 @@ func (e *edge) steer() {
 	s.mu.Unlock()
 	e.announce(came)
 	if moved {
-		e.tellBGP(0)
+		e.offerPrefixes()
 	}
 	if err != nil || failed {
 		e.reportProblem("steer the flows", err)

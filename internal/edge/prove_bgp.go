@@ -26,9 +26,7 @@ func (e *edge) hearsays() map[receivedOf]hearsay {
 	if b == nil {
 		return nil
 	}
-	b.mu.Lock()
-	routes := b.table.Routes()
-	b.mu.Unlock()
+	routes := b.State().Statuses()
 	all := make(map[receivedOf]hearsay)
 	for i := range routes {
 		r := &routes[i]

@@ -176,7 +176,7 @@ func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range plan.Routes(e.config) {
+	for _, t := range e.pathSelector.routes() {
 		for _, r := range t.Routes {
 			if r.Origin != plan.Static && r.Origin != plan.Learned {
 				continue

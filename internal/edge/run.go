@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
@@ -76,7 +77,7 @@ type RunOptions struct {
 	OpenLiveness func(log *slog.Logger) (Liveness, error)
 
 	OpenReplication func(o replica.Options) (Replication, error)
-	OpenSpeaker     func(ctx context.Context, o speaker.Options) (Speaker, error)
+	OpenSpeaker     func(ctx context.Context, o speaker.Options) (bgp.Speaker, error)
 }
 
 func (o RunOptions) withDefaults() RunOptions {

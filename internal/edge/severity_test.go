@@ -3,13 +3,14 @@ package edge
 import (
 	"testing"
 
+	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/problem"
 )
 
 // A fault is an error unless it is known to leave packets alone; status has the worst first.
 func TestSeverityOfFaults(t *testing.T) {
 	for what, want := range map[string]problem.Severity{
-		applyTables: problem.SeverityError, changeHost: problem.SeverityError, runBGP: problem.SeverityError, watchLiveness: problem.SeverityError,
+		applyTables: problem.SeverityError, changeHost: problem.SeverityError, bgp.ProblemRun: problem.SeverityError, watchLiveness: problem.SeverityError,
 		"anything else": problem.SeverityError, watchCache: problem.SeverityWarning, probeMTUs: problem.SeverityWarning,
 	} {
 		if got := faultSeverity(what); got != want {

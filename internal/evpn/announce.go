@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // advertise announces r, unless it is announced like this.
@@ -70,13 +71,13 @@ func (st *macEntry) route(addr netip.Addr) Route {
 
 // nd is what is told of an address: of routers, as others have a wrong answer to who asks for
 // one without it. All know that other hosts are none, and have the O flag.
-func (st *macEntry) nd(addr netip.Addr) overlay.NDFlags {
+func (st *macEntry) nd(addr netip.Addr) rib.NDFlags {
 	r := st.segment.arpEntries[addr]
-	if !addr.Is6() || r == nil || r.owner != st || r.ownND&overlay.NDRouter == 0 {
+	if !addr.Is6() || r == nil || r.owner != st || r.ownND&rib.NDRouter == 0 {
 		return 0
 	}
 	if st.segment.neighbours[addr] == st.mac {
-		return r.ownND | overlay.NDImmutable
+		return r.ownND | rib.NDImmutable
 	}
 	return r.ownND
 }
@@ -103,11 +104,14 @@ func (t *Table) announceSegment(s *segment) {
 // announcePrefix tells others of the L3 segment, and the neighbours at uplinks, what they
 // are to know of d.
 func (t *Table) announcePrefix(d *destination) {
-	r := d.router
+	r, best := d.router, d.best
+	if d.leftOut { // packets would not come through
+		best = nil
+	}
 	if r.l3 != nil {
 		route := r.announced(Key{Type: Prefix, RD: r.rd, Prefix: d.prefix})
 		route.RouterMAC = r.l3.MAC
-		byUplink := len(d.best) > 0 && d.best[0].Type == Unicast
+		byUplink := len(best) > 0 && best[0].Type == Unicast
 		t.advertiseLearned(d, route, d.sources&r.announce != 0, byUplink && r.announce.has(overlay.SourceUplink))
 	}
 	for _, u := range r.uplinks {
@@ -116,7 +120,7 @@ func (t *Table) announcePrefix(d *destination) {
 			NextHop: u.own[family(d.prefix.Addr())],
 		}
 		known := route.NextHop.IsValid()
-		t.advertiseLearned(d, route, known && d.sources&u.announce != 0, known && u.passes(d.best))
+		t.advertiseLearned(d, route, known && d.sources&u.announce != 0, known && u.passes(best))
 	}
 }
 

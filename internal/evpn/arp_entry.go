@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // arpEntry is what is known of an address in a segment.
@@ -17,13 +18,14 @@ type arpEntry struct {
 	paths     []*path
 	best      *path
 	owner     *macEntry // at a port here, nil without
-	ownND     overlay.NDFlags
+	ownND     rib.NDFlags
 	installed struct {
 		mac overlay.MAC
-		nd  overlay.NDFlags
+		nd  rib.NDFlags
 	}
 	// twice: two hosts have it, and nothing says which was the first.
 	twice, dirty bool
+	leftOut      bool // the data path has no room for it
 }
 
 func (t *Table) arpEntry(s *segment, addr netip.Addr) *arpEntry {
@@ -108,7 +110,7 @@ func (t *Table) updateARP(r *arpEntry) {
 		}
 	}
 	t.advertiseTwice(r)
-	want := overlay.ARPEntry{Segment: r.segment.name, Addr: r.addr}
+	want := rib.ARPEntry{Segment: r.segment.name, Addr: r.addr}
 	if _, static := r.segment.neighbours[r.addr]; b != nil && r.owner == nil && !static {
 		want.MAC, want.ND = b.MAC, b.ND
 	}

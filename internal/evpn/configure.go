@@ -18,6 +18,7 @@ func (t *Table) Configure(e overlay.Edge, now time.Time) Changes {
 // configure decides all anew, and keeps of what was told only that which is different.
 func (t *Table) configure(e overlay.Edge) {
 	before, own, pending := t.instances, t.own, t.out
+	clear(t.leftOut)
 	t.instances, t.own, t.out = newInstances(e), map[Key]Route{}, Changes{}
 	for name, r := range t.routers {
 		t.inheritRouter(r, before.routers[name])
@@ -33,6 +34,7 @@ func (t *Table) configure(e overlay.Edge) {
 	}
 	for _, n := range t.neighbours {
 		n.external = t.external(n.addr)
+		t.recount(n)
 		for _, p := range n.paths {
 			t.classify(p)
 			t.link(p, 1)
@@ -81,7 +83,10 @@ func (t *Table) inheritRouter(r, old *router) {
 	r.remotes.advertised, r.advertised = old.remotes.advertised, old.advertised
 	for prefix, d := range old.destinations {
 		now := t.destination(r, prefix)
-		now.advertised, now.sources = d.advertised, d.sources
+		now.advertised, now.sources, now.leftOut = d.advertised, d.sources, d.leftOut
+		if d.leftOut {
+			t.leftOut[now] = true
+		}
 	}
 }
 
@@ -93,7 +98,7 @@ func (t *Table) inheritSegment(s, old *segment) {
 	s.remotes.advertised = old.remotes.advertised
 	for mac, st := range old.macEntries {
 		now := t.macEntry(s, mac)
-		now.advertised = st.advertised
+		now.advertised, now.leftOut = st.advertised, st.leftOut
 		if now.mobility = st.mobility; now.mobility != nil {
 			s.moving[mac] = now
 		}
@@ -104,7 +109,7 @@ func (t *Table) inheritSegment(s, old *segment) {
 	}
 	for addr, r := range old.arpEntries {
 		now := t.arpEntry(s, addr)
-		now.installed, now.twice = r.installed, r.twice
+		now.installed, now.twice, now.leftOut = r.installed, r.twice, r.leftOut
 		if r.owner != nil {
 			o := s.macEntries[r.owner.mac]
 			now.owner, o.local.addrs = o, append(o.local.addrs, addr)

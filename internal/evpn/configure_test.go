@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 func TestAutomaticTargets(t *testing.T) {
@@ -170,7 +171,7 @@ func TestMerge(t *testing.T) {
 	e.Routers[0].L3.Remotes = []netip.Addr{remote1}
 	w := newWorld(t, e)
 	w.receive(rr1, host(mac(1), remote1), host(mac(2), remote2), network("10.9.0.0/16", remote2))
-	merged := Merge(e, w.table.Learned())
+	merged := rib.Snapshot{Configured: e, Learned: w.table.Learned()}.Edge()
 	if got, want := merged.Segments[0].Remotes, []netip.Addr{remote3, remote1, remote2}; !slices.Equal(got, want) {
 		t.Errorf("remotes of blue are %v, want %v", got, want)
 	}
@@ -178,14 +179,14 @@ func TestMerge(t *testing.T) {
 	if want := []netip.Addr{remote1, remote2}; !slices.Equal(red.L3.Remotes, want) {
 		t.Errorf("remotes of red are %v, want %v", red.L3.Remotes, want)
 	}
-	if len(e.Segments[0].Remotes) != 2 || len(e.Routers[0].L3.Remotes) != 1 || e.Routers[0].Learned != nil {
+	if len(e.Segments[0].Remotes) != 2 || len(e.Routers[0].L3.Remotes) != 1 {
 		t.Errorf("the configured edge was changed: %+v", e)
 	}
 	w.session(Session{Neighbour: rr1, Ended: true})
 	if !w.last.Remotes {
 		t.Error("that remotes are gone is not told")
 	}
-	if got := Merge(e, w.table.Learned()); !reflect.DeepEqual(got, Merge(e, LearnedRemotes{})) || len(got.Segments[0].Remotes) != 2 {
+	if got := (rib.Snapshot{Configured: e, Learned: w.table.Learned()}).Edge(); !reflect.DeepEqual(got, e) || len(got.Segments[0].Remotes) != 2 {
 		t.Errorf("without routes the edge is %+v", got)
 	}
 }

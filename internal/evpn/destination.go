@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // MaxHops is how many equal next hops a route has at most.
@@ -46,6 +47,7 @@ type destination struct {
 	sources sources
 	hosts   int
 	dirty   bool
+	leftOut bool // the data path has no room for it
 }
 
 func (t *Table) destination(r *router, prefix netip.Prefix) *destination {
@@ -76,12 +78,13 @@ func (t *Table) updateDestination(d *destination) {
 	}
 	t.announcePrefix(d)
 	if len(d.paths) == 0 && !d.local() {
+		delete(t.leftOut, d)
 		delete(d.router.destinations, d.prefix)
 	}
 }
 
-func (d *destination) learned() overlay.LearnedRoute {
-	return overlay.LearnedRoute{Router: d.router.name, Route: overlay.Route{
+func (d *destination) learned() rib.LearnedRoute {
+	return rib.LearnedRoute{Router: d.router.name, Route: overlay.Route{
 		Prefix: d.prefix, Kind: overlay.Unicast, Via: slices.Clone(d.advertised),
 	}}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // RouteType is that of an EVPN route, or 0 of a unicast one.
@@ -55,7 +56,7 @@ type Route struct {
 	Sticky         bool
 	DefaultGateway bool
 	// ND is of MACIP with an IPv6 address, 0 without the community.
-	ND             overlay.NDFlags
+	ND             rib.NDFlags
 	LocalPref, MED uint32
 	ASPath         []uint32
 	Communities    []overlay.Community
@@ -83,14 +84,7 @@ type Host struct {
 	Segment string
 	MAC     overlay.MAC
 	Addr    netip.Addr // unset: of the MAC address itself
-	ND      overlay.NDFlags
-}
-
-// LearnedRemotes is what of other edges concerns more than a host: by name, what is to be merged
-// into the configured edge.
-type LearnedRemotes struct {
-	Segments map[string][]netip.Addr // remotes of each, sorted
-	Routers  map[string][]netip.Addr // those of their L3 segments
+	ND      rib.NDFlags
 }
 
 // Changes is what has to be done after something was learned, in this order: remotes (when
@@ -98,9 +92,9 @@ type LearnedRemotes struct {
 // what is to be told.
 type Changes struct {
 	Remotes    bool
-	MACs       []overlay.BGPMAC
-	Neighbours []overlay.ARPEntry
-	Routes     []overlay.LearnedRoute
+	MACs       []rib.BGPMAC
+	Neighbours []rib.ARPEntry
+	Routes     []rib.LearnedRoute
 	Announce   []Route
 	Withdraw   []Key
 	// Forget are hosts at ports that are behind a remote now.
@@ -133,6 +127,7 @@ type Counts struct {
 	Advertised            int // by this edge
 	Received, Used        int
 	Stale                 int // of those used
+	NoRoom                int // not used, as tables are full
 	NoTarget, NoRouterMAC int // of those not used
 	Frozen                int // MAC addresses
 }

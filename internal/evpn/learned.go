@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // IsFor reports whether Configure with e would change nothing: what the table does not look at may differ.
@@ -22,8 +23,8 @@ func relevant(e overlay.Edge) overlay.Edge {
 // Learned is what there is to be merged into the configured edge. The remotes of a segment
 // are all that said something of it, and frames for everybody go to each. RFC 7432 section
 // 11 would have them go to those alone that announced type 3; an edge that has hosts does.
-func (t *Table) Learned() LearnedRemotes {
-	f := LearnedRemotes{Segments: map[string][]netip.Addr{}, Routers: map[string][]netip.Addr{}}
+func (t *Table) Learned() rib.Remotes {
+	f := rib.Remotes{Segments: map[string][]netip.Addr{}, Routers: map[string][]netip.Addr{}}
 	for name, s := range t.segments {
 		f.Segments[name] = slices.Clone(s.remotes.advertised)
 	}
@@ -52,7 +53,7 @@ func (t *Table) All() Changes {
 	all.Remotes = true
 	for name, r := range t.routers {
 		for _, route := range r.learnedRoutes() {
-			all.Routes = append(all.Routes, overlay.LearnedRoute{Router: name, Route: route})
+			all.Routes = append(all.Routes, rib.LearnedRoute{Router: name, Route: route})
 		}
 	}
 	return all
@@ -63,44 +64,14 @@ func (t *Table) AllHosts() (all Changes) {
 	for _, s := range t.segments {
 		for _, st := range s.macEntries {
 			if st.advertised.remote.IsValid() {
-				all.MACs = append(all.MACs, overlay.BGPMAC{
+				all.MACs = append(all.MACs, rib.BGPMAC{
 					Segment: s.name, MAC: st.mac, Remote: st.advertised.remote, Sticky: st.advertised.sticky})
 			}
 		}
 		for _, r := range s.arpEntries {
 			if r.installed.mac != (overlay.MAC{}) {
-				all.Neighbours = append(all.Neighbours, overlay.ARPEntry{Segment: s.name, Addr: r.addr, MAC: r.installed.mac, ND: r.installed.nd})
+				all.Neighbours = append(all.Neighbours, rib.ARPEntry{Segment: s.name, Addr: r.addr, MAC: r.installed.mac, ND: r.installed.nd})
 			}
-		}
-	}
-	return all
-}
-
-// Merge returns e with the remotes that BGP said beside those that are configured; e stays as it is.
-func Merge(e overlay.Edge, f LearnedRemotes) overlay.Edge {
-	e.Segments = slices.Clone(e.Segments)
-	for i := range e.Segments {
-		s := &e.Segments[i]
-		s.Remotes = union(s.Remotes, f.Segments[s.Name])
-	}
-	e.Routers = slices.Clone(e.Routers)
-	for i := range e.Routers {
-		r := &e.Routers[i]
-		if r.L3 != nil {
-			l3 := *r.L3
-			l3.Remotes = union(l3.Remotes, f.Routers[r.Name])
-			r.L3 = &l3
-		}
-	}
-	return e
-}
-
-// union is the configured ones, in their order, and the learned ones that are others.
-func union(configured, learned []netip.Addr) []netip.Addr {
-	all := slices.Clone(configured)
-	for _, a := range learned {
-		if !slices.Contains(configured, a) {
-			all = append(all, a)
 		}
 	}
 	return all

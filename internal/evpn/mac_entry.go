@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // macEntry is what is known of a MAC address in a segment.
@@ -26,6 +27,7 @@ type macEntry struct {
 		sticky bool
 	}
 	dirty, announce bool
+	leftOut         bool // the data path has no room for it
 }
 
 // local is a host at a port of this edge.
@@ -152,7 +154,7 @@ func (t *Table) markHostRoutes(st *macEntry) {
 }
 
 func (t *Table) installMAC(st *macEntry) {
-	want := overlay.BGPMAC{Segment: st.segment.name, MAC: st.mac}
+	want := rib.BGPMAC{Segment: st.segment.name, MAC: st.mac}
 	if _, static := st.segment.static[st.mac]; st.best != nil && st.local == nil && !static {
 		want.Remote, want.Sticky = st.best.remote, st.best.Sticky
 	}

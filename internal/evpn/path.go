@@ -15,6 +15,7 @@ type neighbour struct {
 	paths    map[Key]*path
 	stale    int   // so many of them are
 	expires  int64 // when the first of those goes, ns
+	prefixes
 }
 
 // path is a route of a neighbour, and whom it concerns here.
@@ -30,6 +31,8 @@ type path struct {
 	segment             *segment
 	router              *router
 	inSegment, inRouter verdict
+	// excess: the neighbour says more than is used of it, and this is kept only.
+	excess bool
 }
 
 // verdict is whether an instance can use a path at all, whatever others there are.
@@ -63,6 +66,9 @@ type differing struct {
 func (in *instances) classify(p *path) {
 	p.remote = in.remote(p.NextHop)
 	p.segment, p.inSegment, p.router, p.inRouter = nil, noTarget, nil, noTarget
+	if p.excess {
+		return
+	}
 	if p.Type == Unicast {
 		p.router = in.uplinks[p.Uplink]
 		p.inRouter = in.checkUnicast(p)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // remotes are those of each segment and router, in words.
@@ -35,7 +36,7 @@ func (r *reference) remotes() map[string]string {
 }
 
 // remotesOf are those of a Fabric in the same words.
-func remotesOf(f LearnedRemotes) map[string]string {
+func remotesOf(f rib.Remotes) map[string]string {
 	list := map[string]string{}
 	for name, remotes := range f.Segments {
 		put(list, name, len(remotes) > 0, fmt.Sprint(remotes))

@@ -62,6 +62,9 @@ func (t *Table) Problems() (list []Status) {
 
 // plain reports whether p is without problems, and spares the words: most routes are so.
 func (t *Table) plain(p *path) bool {
+	if t.full && (p.segment != nil && p.leftOutOfSegment() || p.router != nil && p.leftOutOfRouter()) {
+		return false
+	}
 	inSegment := p.segment == nil || p.inSegment == fits && p.segment.moving[p.MAC] == nil
 	inRouter := p.router == nil && t.unrouted(p) == nil || p.router != nil && p.inRouter == fits
 	return inSegment && inRouter && (p.segment != nil || p.router != nil) && p.ESI == ([10]byte{})
@@ -108,6 +111,8 @@ func (t *Table) Counts() Counts {
 			case p.usedInSegment() || p.usedInRouter():
 				c.Used++
 				c.Stale += flag(p.stale != 0)
+			case p.excess, p.segment != nil && p.leftOutOfSegment(), p.router != nil && p.leftOutOfRouter():
+				c.NoRoom++
 			case p.segment == nil && p.router == nil:
 				c.NoTarget++
 			case p.inRouter == noRouterMAC:
@@ -128,12 +133,30 @@ func (p *path) usedInSegment() bool {
 	if p.segment == nil || p.inSegment != fits {
 		return false
 	}
-	return p.Type == Multicast || p.isMAC() || p.isARP()
+	return p.Type == Multicast || (p.isMAC() || p.isARP()) && !p.leftOutOfSegment()
 }
 
 func (p *path) isMAC() bool {
 	st := p.segment.macEntries[p.MAC]
 	return st.advertised.remote.IsValid() && st.best != nil && compareHosts(p, st.best) == 0
+}
+
+// leftOutOfSegment reports whether the data path has no room for all that p tells of a host.
+func (p *path) leftOutOfSegment() bool {
+	if p.Type != MACIP || p.inSegment != fits {
+		return false
+	}
+	mac, arp := p.isMAC(), p.isARP()
+	return (mac || arp) && (!mac || p.segment.macEntries[p.MAC].leftOut) && (!arp || p.segment.arpEntries[p.Addr].leftOut)
+}
+
+// leftOutOfRouter reports whether the data path has no room for p's prefix.
+func (p *path) leftOutOfRouter() bool {
+	if p.inRouter != fits {
+		return false
+	}
+	d := p.router.destinations[p.prefix()]
+	return d.leftOut && slices.Contains(d.best, p)
 }
 
 func (p *path) isARP() bool {
@@ -149,7 +172,7 @@ func (p *path) usedInRouter() bool {
 		return false
 	}
 	d := p.router.destinations[p.prefix()]
-	return slices.Contains(d.best, p) && slices.Contains(d.advertised, p.hop())
+	return !d.leftOut && slices.Contains(d.best, p) && slices.Contains(d.advertised, p.hop())
 }
 
 // statuses appends what became of p: in its segment, in its router, or nowhere.

@@ -22,8 +22,11 @@ type Table struct {
 	dirty      dirty
 	out        Changes
 	now        time.Time
-	began      time.Time // the first now
-	counts     *Counts   // nil when something has changed since they were counted
+	began      time.Time             // the first now
+	counts     *Counts               // nil when something has changed since they were counted
+	leftOut    map[*destination]bool // the data path has no room for these
+	full       bool                  // it had none for something
+	relieved   map[*neighbour]bool   // more of their routes may be used
 }
 
 // dirty is what has to be decided anew.
@@ -37,7 +40,7 @@ type dirty struct {
 
 // NewTable returns the table of e. What e itself announces comes with the first Changes.
 func NewTable(e overlay.Edge) *Table {
-	t := &Table{instances: newInstances(overlay.Edge{}), neighbours: map[netip.Addr]*neighbour{}, own: map[Key]Route{}}
+	t := &Table{instances: newInstances(overlay.Edge{}), neighbours: map[netip.Addr]*neighbour{}, own: map[Key]Route{}, leftOut: map[*destination]bool{}, relieved: map[*neighbour]bool{}}
 	t.configure(e)
 	return t
 }
@@ -71,6 +74,8 @@ func (t *Table) update(u *Update) {
 	}
 	p := &path{Route: u.Route, from: n, at: t.nowNS()}
 	n.paths[p.Key] = p
+	p.excess = old != nil && old.excess || old == nil && t.isAtLimit(n, p)
+	n.count(p, 1)
 	t.classify(p)
 	t.link(p, 1)
 }
@@ -96,6 +101,8 @@ func (t *Table) external(addr netip.Addr) bool {
 func (t *Table) remove(p *path) {
 	t.refresh(p)
 	t.link(p, -1)
+	p.from.count(p, -1)
+	t.relieved[p.from] = true
 	delete(p.from.paths, p.Key)
 }
 
@@ -195,6 +202,7 @@ func (t *Table) Thaw(segment string, mac overlay.MAC, now time.Time) (Changes, e
 // recompute decides all that is dirty, in an order in which nothing depends on what follows,
 // and returns what changed.
 func (t *Table) recompute() Changes {
+	t.relieve()
 	for _, st := range t.dirty.macEntries {
 		t.updateMAC(st)
 	}

@@ -8,6 +8,12 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
+// Problems of routes without room.
+const (
+	tableFull    = "table full"
+	moreThanMost = "more than the default maximumPrefixes"
+)
+
 // multihomed is said of routes that are used all the same.
 const multihomed = "it is of a multihomed host or network (ESI), which is not supported: used by its next hop alone"
 
@@ -16,12 +22,10 @@ func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
 	if p.inSegment != fits {
 		return t.whyUnfit(p, p.inSegment, &s.instance, "segment", p.VNI)
 	}
-	if p.Type == MACIP {
-		why = p.whyMAC()
+	if p.leftOutOfSegment() {
+		return "table full: the data path has no room for it; raise fdb.size, or have fewer hosts advertised", tableFull
 	}
-	if p.Addr.IsValid() && p.Type == MACIP && (why == "" || used) && !p.isARP() {
-		why = p.whyARP()
-	}
+	why = p.whyHost(used)
 	if why == "" && p.ESI != ([10]byte{}) {
 		return multihomed, "multihomed"
 	}
@@ -32,6 +36,18 @@ func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
 		return fmt.Sprintf("used, but not for routing: router %s, which has its L3 VNI, imports %s", r.name, r.importText()), "route target differs"
 	}
 	return why, ""
+}
+
+// whyHost is why p's host is not what p says, "" when it is, and of routes of no host.
+func (p *path) whyHost(used bool) string {
+	if p.Type != MACIP {
+		return ""
+	}
+	why := p.whyMAC()
+	if p.Addr.IsValid() && (why == "" || used) && !p.isARP() {
+		why = p.whyARP()
+	}
+	return why
 }
 
 // unrouted is the router that has the L3 VNI of p but does not import its targets, nil
@@ -100,6 +116,8 @@ func (t *Table) whyInRouter(p *path, used bool) (why, problem string) {
 		return multihomed, "multihomed"
 	case used:
 		return "", ""
+	case p.leftOutOfRouter():
+		return "table full: the data path has no room for it or its next hop; have the neighbours advertise less (import, maximumPrefixes)", tableFull
 	case d.hosts > 0:
 		return "the host is at a port here", ""
 	case d.sources != 0:
@@ -210,6 +228,10 @@ func (p *path) gatewayDetail() string {
 
 // whyNowhere is why a route concerns no segment and no router.
 func (t *Table) whyNowhere(p *path) (why, problem string) {
+	if p.excess {
+		return fmt.Sprintf("its neighbour advertises more than %d routes of the family, the most that are used; have it advertise less, "+
+			"import only what is needed, or set maximumPrefixes", t.edge.BGP.MostPrefixes), moreThanMost
+	}
 	if p.Type == Unicast {
 		return fmt.Sprintf("there is no uplink %q here", p.Uplink), "no uplink"
 	}

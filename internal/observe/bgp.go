@@ -17,6 +17,9 @@ func BGP(w Writer, b api.BGPInfo) error {
 	var lines fields
 	lines.add("BGP", "AS %d, router ID %s", b.AS, addr(b.RouterID))
 	lines.add("Routes", "%d received, %d used (%d stale), %d not used, %d advertised", r.Received, r.Used, r.Stale, r.Unused, r.Advertised)
+	if r.NoRoom > 0 {
+		lines.add("", "%d without room: tables are full, or a neighbour advertises too many", r.NoRoom)
+	}
 	for _, why := range r.Why {
 		lines.add("", "%d with a problem: %s", why.Routes, why.Why)
 	}
@@ -104,6 +107,9 @@ func BGPNeighbour(w Writer, n api.BGPNeighbourInfo) error {
 		line("Capabilities", "%s", cmp.Or(strings.Join(n.Capabilities, ", "), "none"))
 	}
 	line("Malformed", "%d routes", n.Malformed)
+	if n.Overflows > 0 {
+		line("Overflows", "%d: the session was reset, as too many updates waited for the data path", n.Overflows)
+	}
 	if err := lines.write(w); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ func bgp() api.BGPInfo {
 		Neighbours: []api.BGPNeighbourInfo{
 			{
 				Name: "rr1", Address: netip.MustParseAddr("192.0.2.100"), AS: 65000, RouterID: netip.MustParseAddr("192.0.2.100"), State: "established", Age: 3661,
-				Complete: true, Flaps: 2, Liveness: "off", Hold: 9, Keep: 3, Families: []api.BGPFamilyInfo{{Family: overlay.FamilyEVPN, Negotiated: true, Received: 120, Accepted: 119, Advertised: 15}},
+				Complete: true, Flaps: 2, Overflows: 1, Liveness: "off", Hold: 9, Keep: 3, Families: []api.BGPFamilyInfo{{Family: overlay.FamilyEVPN, Negotiated: true, Received: 120, Accepted: 119, Advertised: 15}},
 				Capabilities: []string{"multiprotocol evpn", "4-octet AS", "graceful restart"}, Restart: api.BGPRestartInfo{Negotiated: true, Time: 120, LongLived: true, Stale: 3600},
 			},
 			{
@@ -26,7 +26,7 @@ func bgp() api.BGPInfo {
 			{Name: "tor2", Address: remote6, AS: 4200000000, State: "active", Age: 61, Liveness: "down", Why: "connection refused: nothing listens at [2001:db8::2]:179"},
 			{Name: "rr2", Address: netip.MustParseAddr("192.0.2.101"), AS: 65000, State: "idle", Age: 3, Liveness: "off", Restart: api.BGPRestartInfo{Negotiated: true, Time: 120}},
 		},
-		Routes: api.BGPRouteTally{Received: 121, Used: 118, Unused: 3, Stale: 2, Advertised: 15, Why: []api.BGPWhy{
+		Routes: api.BGPRouteTally{Received: 121, Used: 118, Unused: 3, NoRoom: 1, Stale: 2, Advertised: 15, Why: []api.BGPWhy{
 			{Why: "route target differs", Routes: 2}, {Why: "no router MAC", Routes: 1},
 		}},
 		Convergence: api.BGPConvergence{Count: 12_345, P50: 0.00041, P99: 0.0031, Max: 0.0088},

@@ -18,6 +18,8 @@ type BGP struct {
 	// Targets is how route targets are made where none are configured.
 	Targets    TargetStyle
 	Duplicates Duplicates
+	// MostPrefixes of a family are used of a neighbour without MaxPrefixes; 0: any number.
+	MostPrefixes int
 }
 
 // BGPNeighbour is a session with another speaker.
@@ -42,7 +44,7 @@ type BGPNeighbour struct {
 	// Passive waits for the neighbour to open the session.
 	Passive bool
 	Timers  BGPTimers
-	// MaxPrefixes of a family end the session when there are more; 0: any number.
+	// MaxPrefixes of a family end the session when there are more; 0: MostPrefixes are used.
 	MaxPrefixes uint32
 	// Liveness ends the session when a BFD session with the neighbour does.
 	Liveness       bool
@@ -141,36 +143,3 @@ type PrefixRange struct {
 
 // Community is one of RFC 1997.
 type Community uint32
-
-// BGPMAC is a MAC address that BGP says is behind a remote.
-type BGPMAC struct {
-	Segment string
-	MAC     MAC
-	Remote  netip.Addr // unset: BGP says so no more
-	Sticky  bool       // it does not move (RFC 7432 section 15.2)
-}
-
-// ARPEntry is an IP address that BGP says a MAC address has.
-type ARPEntry struct {
-	Segment string
-	Addr    netip.Addr
-	MAC     MAC // zero: BGP says so no more
-	ND      NDFlags
-}
-
-// NDFlags are what is known of a host's IPv6 address, as in the ARP/ND extended community (RFC
-// 9047 section 2): 0 where nothing is.
-type NDFlags uint8
-
-// The flags, as on the wire.
-const (
-	NDRouter    NDFlags = 1 // the host is a router: the R flag of its advertisements
-	NDOverride  NDFlags = 2 // the O flag of its advertisements
-	NDImmutable NDFlags = 8 // the binding is configured
-)
-
-// LearnedRoute is what BGP says of a prefix; one without next hops it says no more.
-type LearnedRoute struct {
-	Router string
-	Route
-}

@@ -76,5 +76,9 @@ func UplinkLimits() Limits {
 	}
 }
 
+// LearnedShare is how much of a table what BGP tells may fill, in percent: the rest is for what is
+// configured.
+const LearnedShare = 80
+
 // quarter is never 0, which would be without limit.
 func quarter(n uint32) uint32 { return max(n/4, 1) }

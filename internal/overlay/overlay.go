@@ -211,10 +211,8 @@ type Router struct {
 	// Loopbacks are addresses of this edge's router alone, on no segment.
 	Loopbacks []netip.Addr
 	Routes    []Route
-	// Learned are routes that BGP told.
-	Learned []Route
-	Leaks   []Leak
-	Uplinks []Uplink
+	Leaks     []Leak
+	Uplinks   []Uplink
 }
 
 // L3 is the segment between routers, on which each edge has a MAC of its own.

@@ -140,7 +140,7 @@ func TestLeakedRoutesYield(t *testing.T) {
 	e.Routers[1].Routes = append(e.Routers[1].Routes,
 		overlay.Route{Prefix: prefix("10.9.0.0/16"), Kind: overlay.Prohibit}, overlay.Route{Prefix: prefix("10.0.0.0/24"), Kind: overlay.Unreachable})
 	e.Routers[0].Leaks[0].Prefixes = []netip.Prefix{prefix("10.0.0.0/8")}
-	tables := Routes(e)
+	tables := NewRouting(e, nil).All()
 	for i, want := range []map[netip.Prefix]Origin{
 		{prefix("10.0.0.0/24"): Connected, prefix("10.9.0.0/16"): Static, prefix("10.20.0.0/24"): Leaked},
 		{prefix("10.0.0.0/24"): Static, prefix("10.9.0.0/16"): Static, prefix("10.20.0.0/24"): Connected, prefix("fd00::/64"): Leaked},

@@ -34,7 +34,7 @@ func Want(e overlay.Edge) host.Want {
 // path's tables. Each problem names the object that does not work and says what to do;
 // those of the plan are Teamed's. What translates is for Translate.
 func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (fib.Tables, []problem.Problem) {
-	return DesiredBy(NewRouting(e), e, v, pathPolicies)
+	return DesiredBy(NewRouting(e, nil), e, v, pathPolicies)
 }
 
 // DesiredBy is Desired where the routing of e is made.

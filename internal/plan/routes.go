@@ -33,9 +33,6 @@ type Table struct {
 	Routes []Route
 }
 
-// Routes are the tables of e's routers, in the configuration's order.
-func Routes(e overlay.Edge) []Table { return NewRouting(e).All() }
-
 func within(p netip.Prefix, list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
 }

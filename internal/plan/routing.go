@@ -7,6 +7,7 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // Routing is the tables of an edge's routers while routes are learned. Unlike all else here
@@ -26,28 +27,23 @@ type routing struct {
 	list      []overlay.Route // learned, sorted; nil: to be made
 }
 
-// Place is where a route stands: there is one a prefix in each router.
-type Place struct {
-	Router string
-	Prefix netip.Prefix
-}
-
 // NewRouting is that of e, with what its routers learned by now.
-func NewRouting(e overlay.Edge) *Routing {
+func NewRouting(e overlay.Edge, known rib.Routes) *Routing {
 	all := &Routing{routers: e.Routers, tables: make(map[string]*routing, len(e.Routers))}
 	for _, r := range e.Routers {
+		learned := known[r.Name]
 		t := &routing{
-			router: r, connected: networks(e, r), ownAt: make(map[netip.Prefix]int), learned: make(map[netip.Prefix]overlay.Route, len(r.Learned)),
+			router: r, connected: networks(e, r), ownAt: make(map[netip.Prefix]int), learned: make(map[netip.Prefix]overlay.Route, len(learned)),
 		}
 		t.own = ownRoutes(r, t.connected)
 		for i, route := range t.own {
 			t.ownAt[route.Prefix] = i
 		}
-		for _, route := range r.Learned {
+		for _, route := range learned {
 			t.learned[route.Prefix] = route
 		}
-		if slices.IsSortedFunc(r.Learned, compareRoutes) && len(t.learned) == len(r.Learned) {
-			t.list = r.Learned
+		if slices.IsSortedFunc(learned, compareRoutes) && len(t.learned) == len(learned) {
+			t.list = learned
 		}
 		all.tables[r.Name] = t
 	}
@@ -56,8 +52,8 @@ func NewRouting(e overlay.Edge) *Routing {
 
 // Learn takes routes over, of which those without next hops go, and says where something may
 // have changed, each place once.
-func (all *Routing) Learn(list []overlay.LearnedRoute) (changed []Place) {
-	seen := make(map[Place]bool, len(list))
+func (all *Routing) Learn(list []rib.LearnedRoute) (changed []rib.Place) {
+	seen := make(map[rib.Place]bool, len(list))
 	for _, route := range list {
 		t := all.tables[route.Router]
 		if t == nil {
@@ -93,16 +89,13 @@ func (all *Routing) Snapshot() *Routing {
 	return c
 }
 
-// Learned is e with all that its routers learned, sorted.
-func (all *Routing) Learned(e overlay.Edge) overlay.Edge {
-	e.Routers = slices.Clone(e.Routers)
-	for i, r := range e.Routers {
-		e.Routers[i].Learned = nil
-		if t := all.tables[r.Name]; t != nil {
-			e.Routers[i].Learned = t.sorted()
-		}
+// Learned is all that the routers learned.
+func (all *Routing) Learned() rib.Routes {
+	routes := make(rib.Routes, len(all.tables))
+	for name, t := range all.tables {
+		routes[name] = t.sorted()
 	}
-	return e
+	return routes
 }
 
 func (t *routing) sorted() []overlay.Route {
@@ -120,9 +113,9 @@ func (t *routing) sorted() []overlay.Route {
 func compareRoutes(a, b overlay.Route) int { return comparePrefixes(a.Prefix, b.Prefix) }
 
 // concerned adds the places that a route of router stands in, or may be leaked to.
-func (all *Routing) concerned(list []Place, seen map[Place]bool, router string, prefix netip.Prefix) []Place {
+func (all *Routing) concerned(list []rib.Place, seen map[rib.Place]bool, router string, prefix netip.Prefix) []rib.Place {
 	add := func(name string) {
-		if at := (Place{name, prefix}); !seen[at] {
+		if at := (rib.Place{Router: name, Prefix: prefix}); !seen[at] {
 			seen[at] = true
 			list = append(list, at)
 		}
@@ -138,8 +131,8 @@ func (all *Routing) concerned(list []Place, seen map[Place]bool, router string, 
 
 // SharedBy are the places of routes that lead by one of the remotes, and have other next
 // hops.
-func (all *Routing) SharedBy(remotes map[netip.Addr]bool) (list []Place) {
-	seen := make(map[Place]bool)
+func (all *Routing) SharedBy(remotes map[netip.Addr]bool) (list []rib.Place) {
+	seen := make(map[rib.Place]bool)
 	shared := func(via []overlay.NextHop) bool {
 		return len(via) > 1 && slices.ContainsFunc(via, func(n overlay.NextHop) bool { return remotes[n.Remote] })
 	}
@@ -160,7 +153,7 @@ func (all *Routing) SharedBy(remotes map[netip.Addr]bool) (list []Place) {
 }
 
 // At is the route that counts.
-func (all *Routing) At(at Place) (Route, bool) {
+func (all *Routing) At(at rib.Place) (Route, bool) {
 	t := all.tables[at.Router]
 	if t == nil {
 		return Route{}, false
@@ -273,7 +266,7 @@ func (r Route) Living(dead map[netip.Addr]bool) fib.Route {
 
 // Rewritten is what the data path should hold at these places by now; a route without a kind
 // is gone.
-func (all *Routing) Rewritten(places []Place, dead map[netip.Addr]bool) (routers []fib.Router) {
+func (all *Routing) Rewritten(places []rib.Place, dead map[netip.Addr]bool) (routers []fib.Router) {
 	index := make(map[string]int)
 	for _, at := range places {
 		i, ok := index[at.Router]

@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 var (
@@ -38,13 +39,13 @@ func learned() overlay.Edge {
 	}
 }
 
-func learn(prefix string, via ...overlay.NextHop) overlay.LearnedRoute {
-	return overlay.LearnedRoute{Router: "tenant", Route: overlay.Route{Prefix: netip.MustParsePrefix(prefix), Kind: overlay.Unicast, Via: via}}
+func learn(prefix string, via ...overlay.NextHop) rib.LearnedRoute {
+	return rib.LearnedRoute{Router: "tenant", Route: overlay.Route{Prefix: netip.MustParsePrefix(prefix), Kind: overlay.Unicast, Via: via}}
 }
 
 // inWords is a route's origin and where it leads.
 func inWords(all *Routing, router, prefix string) string {
-	r, ok := all.At(Place{router, netip.MustParsePrefix(prefix)})
+	r, ok := all.At(rib.Place{Router: router, Prefix: netip.MustParsePrefix(prefix)})
 	if !ok {
 		return "none"
 	}
@@ -59,9 +60,9 @@ func inWords(all *Routing, router, prefix string) string {
 }
 
 func TestRoutingLearns(t *testing.T) {
-	all := NewRouting(learned())
+	all := NewRouting(learned(), nil)
 	toNear := overlay.NextHop{Remote: near, MAC: nearMAC}
-	changed := all.Learn([]overlay.LearnedRoute{
+	changed := all.Learn([]rib.LearnedRoute{
 		learn("10.7.0.0/16", toNear), learn("172.16.0.0/12", toNear), learn("10.9.0.0/16", toNear), learn("10.1.0.0/24", toNear),
 		learn("10.2.0.0/24", toNear), learn("10.7.0.0/16", toNear),
 		learn("0.0.0.0/0", overlay.NextHop{Addr: netip.MustParseAddr("198.51.100.1")}, overlay.NextHop{Addr: netip.MustParseAddr("203.0.113.1")}),
@@ -89,25 +90,25 @@ func TestRoutingLearns(t *testing.T) {
 	}
 	for _, table := range all.All() {
 		for _, r := range table.Routes {
-			if got, ok := all.At(Place{table.Router, r.Prefix}); !ok || got.Origin != r.Origin || !slices.Equal(got.Hops, r.Hops) {
+			if got, ok := all.At(rib.Place{Router: table.Router, Prefix: r.Prefix}); !ok || got.Origin != r.Origin || !slices.Equal(got.Hops, r.Hops) {
 				t.Errorf("%s %s: %v alone and %v in the table", table.Router, r.Prefix, got, r)
 			}
 		}
 	}
-	all.Learn([]overlay.LearnedRoute{learn("10.7.0.0/16")})
+	all.Learn([]rib.LearnedRoute{learn("10.7.0.0/16")})
 	if got := inWords(all, "other", "10.7.0.0/16"); got != "none" {
 		t.Errorf("withdrawn: %s", got)
 	}
-	again := NewRouting(all.Learned(learned()))
+	again := NewRouting(learned(), all.Learned())
 	if got := inWords(again, "tenant", "172.16.0.0/12"); got != "bgp tenant-l3/192.0.2.2" {
 		t.Errorf("after another reconciliation: %s", got)
 	}
 }
 
 func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
-	all := NewRouting(learned())
+	all := NewRouting(learned(), nil)
 	both := []overlay.NextHop{{Remote: near, MAC: nearMAC}, {Remote: distant, MAC: distantMAC}}
-	all.Learn([]overlay.LearnedRoute{learn("10.7.0.0/16", both...), learn("10.6.0.0/16", both[0])})
+	all.Learn([]rib.LearnedRoute{learn("10.7.0.0/16", both...), learn("10.6.0.0/16", both[0])})
 	dead := map[netip.Addr]bool{near: true}
 	var places []string
 	for _, p := range all.SharedBy(dead) {
@@ -124,7 +125,7 @@ func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
 			}
 		}
 	}
-	alone := all.Rewritten([]Place{{"tenant", netip.MustParsePrefix("10.6.0.0/16")}, {"tenant", netip.MustParsePrefix("10.5.0.0/16")}}, dead)
+	alone := all.Rewritten([]rib.Place{{Router: "tenant", Prefix: netip.MustParsePrefix("10.6.0.0/16")}, {Router: "tenant", Prefix: netip.MustParsePrefix("10.5.0.0/16")}}, dead)
 	if r := alone[0].Routes; len(r) != 2 || len(r[0].Hops) != 1 || r[0].Hops[0].Remote != near || r[1].Kind != "" {
 		t.Errorf("a route without another next hop, and none: %v", r)
 	}
@@ -175,14 +176,14 @@ func TestNoLearning(t *testing.T) {
 
 // BenchmarkRouting is the part of a reconciliation that grows with what was learned.
 func BenchmarkRouting(b *testing.B) {
-	e := learned()
+	e, routes := learned(), rib.Routes{}
 	for i := range 10_000 {
-		e.Routers[0].Learned = append(e.Routers[0].Learned, overlay.Route{
+		routes["tenant"] = append(routes["tenant"], overlay.Route{
 			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 16), byte(i >> 8), byte(i)}), 32), Kind: overlay.Unicast,
 			Via: []overlay.NextHop{{Remote: near, MAC: nearMAC}},
 		})
 	}
 	for b.Loop() {
-		NewRouting(e).All()
+		NewRouting(e, routes).All()
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/datapath/mapmodel"
@@ -269,7 +270,7 @@ func (l simLiveness) Results() map[overlay.Pair]bfd.Result {
 // simSpeaker is the edge's end of the session with the reflector.
 type simSpeaker struct{ w *world }
 
-func (w *world) openSpeaker(_ context.Context, o speaker.Options) (edge.Speaker, error) {
+func (w *world) openSpeaker(_ context.Context, o speaker.Options) (bgp.Speaker, error) {
 	w.mu.Lock()
 	w.speaker = &o
 	routes := maps.Clone(w.routes)

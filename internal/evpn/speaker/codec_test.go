@@ -13,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 func target(t *testing.T, s string) overlay.RouteTarget {
@@ -187,7 +188,7 @@ func FuzzDecode(f *testing.F) {
 // The ARP/ND extended community (RFC 9047 section 2) is the last, so that GoBGP reads the others.
 func TestNeighbourFlagsOnTheWire(t *testing.T) {
 	r := hostRoute(1)
-	r.Addr, r.ND, r.Sequence = netip.MustParseAddr("2001:db8::1"), overlay.NDRouter|overlay.NDOverride|overlay.NDImmutable, 3
+	r.Addr, r.ND, r.Sequence = netip.MustParseAddr("2001:db8::1"), rib.NDRouter|rib.NDOverride|rib.NDImmutable, 3
 	nlri, attrs, err := encode(r)
 	must(t, err)
 	extended, ok := attrs[len(attrs)-1].(*bgp.PathAttributeExtendedCommunities)

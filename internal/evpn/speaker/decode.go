@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // errUnused is of routes of types that an edge has no use for: multihoming's.
@@ -197,7 +198,7 @@ func decodeExtended(r *evpn.Route, c bgp.ExtendedCommunityInterface) {
 		r.DefaultGateway = true
 	case *bgp.UnknownExtended:
 		if c.Type == bgp.EC_TYPE_EVPN && len(c.Value) == 7 && c.Value[0] == subTypeND {
-			r.ND = overlay.NDFlags(c.Value[1])
+			r.ND = rib.NDFlags(c.Value[1])
 		}
 	default:
 		if _, subType := c.GetTypes(); subType != bgp.EC_SUBTYPE_ROUTE_TARGET {

@@ -20,6 +20,7 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -392,7 +393,7 @@ func TestFRRExchangesEVPN(t *testing.T) {
 	prefix6 := prefix
 	prefix6.Prefix = netip.MustParsePrefix("2001:db8:77::/64")
 	here6 := host // a router, in both directions
-	here6.Addr, here6.ND = netip.MustParseAddr("2001:db8:10::1"), overlay.NDRouter|overlay.NDOverride
+	here6.Addr, here6.ND = netip.MustParseAddr("2001:db8:10::1"), rib.NDRouter|rib.NDOverride
 	l.must(s.Announce([]evpn.Route{host, here6, flood, prefix, prefix6}))
 	l.awaitUp(s, h, frr4, true)
 

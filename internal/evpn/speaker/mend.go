@@ -5,7 +5,7 @@ import (
 
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
-	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // unknownSubType is what GoBGP 4.8 says of EVPN's extended communities that it does not know,
@@ -19,7 +19,7 @@ const unknownSubType = "unknown evpn subtype"
 // unreadND stands for the flags of RFC 9047, whose byte GoBGP does not show. This edge and FRR
 // send them of routers alone. Somebody else's host that is none would be taken for a router,
 // which does nothing: a host is nobody's default router by that flag (RFC 4861 section 6.3.4).
-const unreadND = overlay.NDRouter | overlay.NDOverride
+const unreadND = rib.NDRouter | rib.NDOverride
 
 // mend makes the log show the attributes of the UPDATE that comes next, or no more.
 func (r *report) mend(next bool) {

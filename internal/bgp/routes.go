@@ -1,15 +1,15 @@
-package edge
+package bgp
 
 import (
 	"cmp"
 	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // routeTypes are the types of routes in words.
@@ -17,31 +17,25 @@ var routeTypes = map[evpn.RouteType]string{
 	evpn.MACIP: api.BGPRouteMAC, evpn.Multicast: api.BGPRouteMulticast, evpn.Prefix: api.BGPRoutePrefix, evpn.Unicast: api.BGPRouteUnicast,
 }
 
-// bgpRouteDocuments are the routes that a query chooses.
-func (e *edge) bgpRouteDocuments(v url.Values) ([]api.BGPRouteInfo, error) {
-	b := e.bgp.Load()
-	if b == nil {
-		return nil, noBGP()
-	}
-	q, err := api.ParseBGPRouteQuery(v)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	config := b.config
-	b.mu.Unlock()
+// selfNeighbour is this edge where routes are asked for by neighbour.
+const selfNeighbour = "self"
+
+// Routes are the routes that a query chooses.
+func (v *State) Routes(q api.BGPRouteQuery, now time.Time) ([]api.BGPRouteInfo, error) {
 	var neighbour netip.Addr // this edge
 	if q.Neighbour != "" && q.Neighbour != selfNeighbour {
-		if neighbour, err = neighbourCalled(config, q.Neighbour); err != nil {
-			return nil, api.BadRequest{Err: err}
+		var err error
+		if neighbour, err = v.neighbourCalled(q.Neighbour); err != nil {
+			return nil, err
 		}
 	}
-	b.mu.Lock()
-	all := b.table.Select(func(of netip.Addr, r *evpn.Route) bool {
+	v.mu.Lock()
+	config := v.config
+	all := v.table.Select(func(of netip.Addr, r *evpn.Route) bool {
 		return (q.Neighbour == "" || of == neighbour) && choosesRoute(q, r)
 	})
-	b.mu.Unlock()
-	now, list := time.Now(), []api.BGPRouteInfo{}
+	v.mu.Unlock()
+	list := []api.BGPRouteInfo{}
 	for i := range all {
 		s := &all[i]
 		if choosesUse(q, s) {
@@ -90,7 +84,7 @@ func bgpRouteInfo(s *evpn.Status, config overlay.BGP, now time.Time) api.BGPRout
 	info := api.BGPRouteInfo{
 		Type: routeTypes[r.Type], Tag: r.Tag, Prefix: r.Prefix, Uplink: r.Uplink, VNI: r.VNI, L3VNI: r.L3VNI, NextHop: r.NextHop,
 		Gateway: r.Gateway, Encapsulation: r.Encapsulation, Targets: []string{}, Sequence: r.Sequence, Sticky: r.Sticky,
-		DefaultGateway: r.DefaultGateway, Router: r.ND&overlay.NDRouter != 0, LocalPref: r.LocalPref, MED: r.MED, ASPath: append([]uint32{}, r.ASPath...), Communities: []string{},
+		DefaultGateway: r.DefaultGateway, Router: r.ND&rib.NDRouter != 0, LocalPref: r.LocalPref, MED: r.MED, ASPath: append([]uint32{}, r.ASPath...), Communities: []string{},
 		Used: s.Used, For: s.For, Why: s.Why, Stale: s.Stale,
 	}
 	if s.Neighbour.IsValid() {
