@@ -265,7 +265,9 @@ func (c checker) egressLimits(remotes map[netip.Addr]bool, tooMany func(path str
 			for _, addr := range edges {
 				remotes[addr] = true
 			}
-			tooMany(fmt.Sprintf("spec.egress.policies[%d]", i), len(edges), maxMembers, "remotes in one segment", "list those that have sources in remotes")
+			if most := int(c.doc.Spec.Tables.SegmentMembers); most > 0 {
+				tooMany(fmt.Sprintf("spec.egress.policies[%d]", i), len(edges), most, "remotes in one segment", "list those that have sources in remotes, or "+raise("segmentMembers"))
+			}
 		}
 	}
 	tooMany("spec.egress", policies, maxPolicies, "policies and uplinks that translate", "divide them among several edges")

@@ -146,7 +146,7 @@ func TestSchemaDefaults(t *testing.T) {
 	schema := readSchema(t)
 	for path, want := range map[string]any{
 		"spec.flowCache.enabled": true, "spec.flowCache.size": 262144.0,
-		"spec.fdb.size": 65536.0, "spec.fdb.ageing": "300s",
+		"spec.tables.vports": 8192.0, "spec.tables.routes": 262144.0, "spec.fdb.size": 65536.0, "spec.fdb.ageing": "300s",
 		"spec.segments.encapsulation": "vxlan", "spec.segments.udpChecksum": false, "spec.underlay.probeMTU": true,
 		"spec.segments.suppress": true, "spec.segments.clampMSS": true, "spec.segments.vlanTransparent": false, "spec.segments.wire": false,
 		"spec.segments.outer.dscp": 0.0, "spec.segments.outer.ttl": 64.0, "spec.segments.outer.df": "set",

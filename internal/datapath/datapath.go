@@ -30,7 +30,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi/abi.h.
-	abiVersion = 8
+	abiVersion = 9
 )
 
 // Datapath is the loaded programs of one edge.
@@ -160,6 +160,9 @@ func (d *Datapath) load() error {
 			m.Pinning = ebpf.PinByName
 		}
 	}
+	if err := d.keepNumbers(spec); err != nil {
+		return err
+	}
 	if err := d.configure(spec); err != nil {
 		return err
 	}
@@ -209,6 +212,7 @@ func (d *Datapath) configure(spec *ebpf.CollectionSpec) error {
 	if cfg.FlowCache.Size > 0 {
 		spec.Maps[bpfMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
+	configureTables(spec, cfg.Tables)
 	cores, err := d.kernel.Loader.Cores()
 	if err != nil {
 		return err
@@ -264,6 +268,9 @@ func revalidateAfter(fdb overlay.FDB) uint64 {
 // dropIncompatible unpins maps that differ from what the configuration asks for,
 // so that new ones take their place; running programs keep the old ones.
 func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
+	if err := d.dropUnfinished(); err != nil {
+		return err
+	}
 	for name, ms := range spec.Maps {
 		if isData(ms) {
 			continue
@@ -277,7 +284,9 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 			return fmt.Errorf("open the pinned map %s: %w", path, err)
 		}
 		err = m.Compatible(ms)
-		if errors.Is(err, ebpf.ErrMapIncompatible) {
+		if _, ok := tableCopies[name]; ok && errors.Is(err, ebpf.ErrMapIncompatible) {
+			err = d.resize(ms, m)
+		} else if errors.Is(err, ebpf.ErrMapIncompatible) {
 			err = d.replace(name, m)
 			d.newFDB = d.newFDB || name == bpfMapFdb
 		}

@@ -61,7 +61,7 @@ func (w *world) forgetConnections(t testing.TB) {
 	removeAll[bpfFragmentKey, uint64](t, m.Fragments)
 	removeAll[bpfFlowKey, bpfFlow](t, m.Flows)
 	for _, id := range w.dp.names.portIDs {
-		must(t, m.OwnerUsages.Put(id, bpfLimitUsage{}))
+		must(t, m.OwnerUsages.Put(ownerIndex(id), bpfLimitUsage{}))
 	}
 }
 

@@ -19,7 +19,7 @@ type keyRing struct {
 
 func (d *Datapath) keyRing(owner uint32, count bpfLimitedCount) (keyRing, error) {
 	var limits bpfLimits
-	if err := d.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := d.objs.OwnerLimits.Lookup(ownerIndex(owner), &limits); err != nil {
 		return keyRing{}, fmt.Errorf("read limits: %w", err)
 	}
 	r := keyRing{

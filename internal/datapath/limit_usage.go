@@ -70,7 +70,7 @@ func (d *Datapath) LimitUsages() ([]LimitUsage, error) {
 
 func (d *Datapath) limitUsage(owner uint32) (LimitUsage, error) {
 	var limits bpfLimits
-	if err := d.objs.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := d.objs.OwnerLimits.Lookup(ownerIndex(owner), &limits); err != nil {
 		return LimitUsage{}, fmt.Errorf("read limits: %w", err)
 	}
 	usage := *d.usage(owner)

@@ -42,7 +42,14 @@ func releases() map[int]release {
 		neighbours nexthop_groups nexthops path_groups policy pool port_forwards ports remotes routers routes rules scratch segments
 		stamped stamps teps trace traffic transit_cache transit_tables tx_devmap tx_devmap_generic vnis vports xdp_interfaces
 		former_ct_established former_ct_half_open former_nat_sessions`)}
-	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth, 7: seventh}
+	eighth := release{seventh.roles, split(`allowed_addrs allowed_macs classify_states ct_closed ct_established ct_half_open ct_works current
+		drops egress_policies events fdb flows fragment_works fragments fw_scratches global_counters half_open_counts host_event_buckets host_events
+		host_works icmp_buckets known_options limit_entries limit_largest limit_works local_addrs log_buckets logs members nat_events nat_fragments
+		nat_host_counts nat_inbound nat_over nat_reverse nat_sessions nat_unanswered nat_works neighbour_requests neighbours nexthop_groups nexthops
+		owner_drops owner_limits owner_usages path_groups path_reports policy pool port_forwards ports remotes routers routes rules scratch segments
+		stamped stamps teps trace traffic transit_cache transit_tables tx_devmap tx_devmap_generic vnis vports xdp_interfaces
+		former_ct_established former_ct_half_open former_nat_sessions`)}
+	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth, 7: seventh, 8: eighth}
 }
 
 // pins are those below the edge's directory that are not this build's.

@@ -55,7 +55,7 @@ func (d *Datapath) Sweep() (GCStats, error) {
 func (d *Datapath) halfOpens(id uint32) (n HalfOpen, err error) {
 	var u bpfLimitUsage
 	var l bpfLimits
-	if err := errors.Join(d.objs.OwnerUsages.Lookup(id, &u), d.objs.OwnerLimits.Lookup(id, &l)); err != nil {
+	if err := errors.Join(d.objs.OwnerUsages.Lookup(ownerIndex(id), &u), d.objs.OwnerLimits.Lookup(ownerIndex(id), &l)); err != nil {
 		return n, err
 	}
 	// Two cores may count one too many down.

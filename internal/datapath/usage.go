@@ -15,8 +15,10 @@ import (
 const usageStride = (unsafe.Sizeof(bpfLimitUsage{}) + 7) &^ 7
 
 // usage is what an owner has taken, as the programs have it.
-func (d *Datapath) usage(owner uint32) *bpfLimitUsage {
-	return (*bpfLimitUsage)(unsafe.Pointer(&d.usages[uintptr(owner)*usageStride]))
+func (d *Datapath) usage(owner uint32) *bpfLimitUsage { return d.usageAt(ownerIndex(owner)) }
+
+func (d *Datapath) usageAt(index uint32) *bpfLimitUsage {
+	return (*bpfLimitUsage)(unsafe.Pointer(&d.usages[uintptr(index)*usageStride]))
 }
 
 // clearUsage starts what is counted of a number's new owner at zero. The entries of the former
@@ -92,8 +94,8 @@ func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V))
 	found := d.beginRecount(t.count)
 	err := walk(t.Map, func(k K, v V) {
 		if l := t.learned(&k, &v); l.owner != 0 {
-			found[l.owner]++
-			found[segmentOwner+l.segment]++
+			found[ownerIndex(l.owner)]++
+			found[ownerIndex(segmentOwner+l.segment)]++
 		}
 		do(k, v)
 	})
@@ -104,19 +106,21 @@ func recount[K comparable, V any](d *Datapath, t hostTable[K, V], do func(K, V))
 	return d.findLargest(t.count)
 }
 
-// beginRecount is where to count the entries of each owner: what owners are said to have, negated.
+// beginRecount is where to count the entries of each owner, by ownerIndex: what owners are said to have, negated.
 // The data path goes on counting meanwhile.
 func (d *Datapath) beginRecount(count bpfLimitedCount) (found []int32) {
 	found = make([]int32, d.objs.OwnerUsages.MaxEntries())
-	for owner := range found {
-		found[owner] = -atomic.LoadInt32(&d.usage(uint32(owner)).Used[count])
+	for index := range found {
+		found[index] = -atomic.LoadInt32(&d.usageAt(uint32(index)).Used[count])
 	}
 	return found
 }
 
 func (d *Datapath) endRecount(count bpfLimitedCount, found []int32) {
-	for owner, n := range found {
-		d.addUsed(uint32(owner), count, n)
+	for index, n := range found {
+		if n != 0 {
+			atomic.AddInt32(&d.usageAt(uint32(index)).Used[count], n)
+		}
 	}
 }
 
@@ -124,7 +128,7 @@ func (d *Datapath) endRecount(count bpfLimitedCount, found []int32) {
 // is full.
 func (d *Datapath) findLargest(count bpfLimitedCount) error {
 	largest, most := uint32(0), uint32(0)
-	for owner := range uint32(segmentOwner) {
+	for owner := range uint32(len(d.vports)) {
 		if n := d.used(owner, count); n > most {
 			largest, most = owner, n
 		}

@@ -126,7 +126,7 @@ func (d *Datapath) putSegments(p *plan) error {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
 		want := d.segments[id]
-		want.Generation, want.Shards, want.Members = now.Generation, now.Shards, p.counts[id]
+		want.Generation, want.Shards, want.Members = now.Generation, now.Shards, min(p.counts[id], d.segmentMembers())
 		if want == now && !p.touched[id] {
 			continue
 		}

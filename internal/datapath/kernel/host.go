@@ -135,3 +135,6 @@ func (hostPins) Remove(path string) error { return os.Remove(path) }
 
 // RemoveAll implements Pins.
 func (hostPins) RemoveAll(path string) error { return os.RemoveAll(path) }
+
+// Rename implements Pins.
+func (hostPins) Rename(from, to string) error { return os.Rename(from, to) }

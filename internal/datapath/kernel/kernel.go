@@ -106,7 +106,7 @@ type Loader interface {
 	Load(spec *ebpf.CollectionSpec, pinDir string) (*Objects, error)
 	// LoadUpon loads a spec upon those of maps that it has, which have sizes of their own.
 	LoadUpon(spec *ebpf.CollectionSpec, maps map[string]Map) (*Objects, error)
-	NewMap(spec *ebpf.MapSpec) (Map, error)
+	NewMap(spec *ebpf.MapSpec) (PinnedMap, error)
 	MapByID(id ebpf.MapID) (Map, error)
 	// PinnedMap is fs.ErrNotExist where there is no pin.
 	PinnedMap(path string) (PinnedMap, error)
@@ -169,6 +169,8 @@ type Pins interface {
 	// Remove removes a pin or an empty directory.
 	Remove(path string) error
 	RemoveAll(path string) error
+	// Rename gives a pin another path in its directory, in the place of what is there.
+	Rename(from, to string) error
 }
 
 // Clock is that of the programs, in ns.
