@@ -122,6 +122,9 @@ func (c *checkCmd) Run(s *streams) error {
 				parts = append(parts, plural(len(e.BGP.Neighbours), "BGP neighbour"))
 			}
 			fmt.Fprintf(s.out, "%s: edge %s is good: %s\n", file, e.Name, strings.Join(parts, ", "))
+			for _, warning := range e.Warnings {
+				fmt.Fprintf(s.err, "warning: %s\n", warning)
+			}
 			if e.APIVersion != config.Version {
 				fmt.Fprintf(s.err, "%s: it is of %s; selvage convert -w %s makes it %s\n", file, e.APIVersion, file, config.Version)
 			}

@@ -125,9 +125,6 @@ func (p *policyChecker) egress() {
 			ports.add(p.checker, r.Port, 0, path+".replication.port", fmt.Sprintf("port %d belongs to another group of this edge", r.Port),
 				"give each group a port of its own")
 		}
-		if _, given := p.seen[path+".replication.key"]; given && g.Replication.Key == "" && !p.failed[path+".replication.key"] {
-			p.problem(path+".replication.key", "the key is empty", "write a long random word, or remove the line")
-		}
 	}
 	source := policySource{p.decoder, "spec.egress.", nil}
 	for i := range e.Policies {

@@ -49,6 +49,8 @@ type Edge struct {
 	Name string
 	// APIVersion is that of the file, which may be older than what this build writes.
 	APIVersion string
+	// Warnings are what to look after in the file although it is good.
+	Warnings []string
 
 	Underlay  Underlay
 	FlowCache FlowCache
