@@ -138,6 +138,9 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 }
 
 func (d *Datapath) loadAndAdopt() error {
+	if err := d.claimNamespace(); err != nil {
+		return err
+	}
 	if err := d.findOthers(); err != nil {
 		return err
 	}

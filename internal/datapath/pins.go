@@ -104,7 +104,7 @@ func (d *Datapath) findOthers() error {
 		isMaps := err == nil && path == d.mapDirOf(abi)
 		_, known := d.pins.releases[abi]
 		switch {
-		case path == d.linkDir(), path == d.mapDir():
+		case path == d.linkDir(), path == d.mapDir(), strings.HasPrefix(name, namespacePrefix):
 		case isMaps && known:
 			d.pins.older = append(d.pins.older, abi)
 		case isMaps:
@@ -149,6 +149,9 @@ func (d *Datapath) removeOlder() error {
 func (d *Datapath) removeOwn() error {
 	if err := d.kernel.Pins.RemoveAll(d.mapDir()); err != nil {
 		return fmt.Errorf("remove the maps: %w", err)
+	}
+	if err := d.forgetNamespace(); err != nil {
+		return fmt.Errorf("remove the pins: %w", err)
 	}
 	for _, dir := range []string{d.linkDir(), d.dir} {
 		err := d.kernel.Pins.Remove(dir)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/ethtool"
+	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -113,7 +114,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
 	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]bool)}
-	if h.held, err = readRecord(recordPath, namespaceCookie()); err != nil {
+	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
 	// Sockets stay in the namespace of the thread that opened them.
@@ -158,19 +159,4 @@ func (h *Host) closeSockets() error {
 	h.xdp.close()
 	h.handle.Close()
 	return h.ns.Close()
-}
-
-// namespaceCookie identifies the calling thread's network namespace until the
-// next boot (inode numbers are reused), or is 0 where the kernel has no cookies.
-func namespaceCookie() uint64 {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0
-	}
-	return cookie
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/selvage/selvage/internal/namespace"
 )
 
 // record is the file of what Hold changed. It is written before a change and
@@ -38,8 +40,8 @@ type heldLink struct {
 
 // readRecord reads the file at path. One of another namespace (or of before a
 // reboot) is about links that are not ours to change, and is not taken over.
-func readRecord(path string, namespace uint64) (*record, error) {
-	r := &record{path: path, Namespace: namespace}
+func readRecord(path string, here uint64) (*record, error) {
+	r := &record{path: path, Namespace: here}
 	old, err := parseRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -47,7 +49,7 @@ func readRecord(path string, namespace uint64) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if old.Namespace == namespace {
+	if old.Namespace == here {
 		r.NextHops, r.Promisc = old.NextHops, old.Promisc
 		r.ChecksumDevices, r.GRODevice, r.Offloads = old.ChecksumDevices, old.GRODevice, old.Offloads
 	}
@@ -61,7 +63,7 @@ func IsElsewhere(path string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && r.Namespace != namespaceCookie(), err
+	return err == nil && r.Namespace != namespace.Cookie(), err
 }
 
 // parseRecord is the record as the file has it, whosever it is.

@@ -9,13 +9,15 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/namespace"
 )
 
 // Host is the kernel that this process runs on.
 func Host() Kernel {
 	return Kernel{
 		Loader: hostLoader{}, Linker: hostLinker{}, Pins: hostPins{}, Clock: hostClock{},
-		Wire: openSocket, Random: randomNumber,
+		Wire: openSocket, Namespace: namespace.Cookie, Random: randomNumber,
 	}
 }
 

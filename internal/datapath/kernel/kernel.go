@@ -22,6 +22,8 @@ type Kernel struct {
 	Clock  Clock
 	// Wire opens a socket that sends frames, in the network namespace of the caller.
 	Wire func() (Wire, error)
+	// Namespace is the cookie of the caller's network namespace, or 0 where it is not known.
+	Namespace func() uint64
 	// Random is a number that nobody guesses.
 	Random func() uint64
 }
