@@ -20,12 +20,12 @@ func (d *Datapath) claimNamespace() error {
 	if cookie == 0 {
 		return nil
 	}
-	former, err := d.namespaceNotes()
+	previous, err := d.namespaceNotes()
 	if err != nil {
 		return err
 	}
 	own := namespacePrefix + strconv.FormatUint(cookie, 10)
-	for _, note := range former {
+	for _, note := range previous {
 		if note == own {
 			continue
 		}
@@ -34,7 +34,7 @@ func (d *Datapath) claimNamespace() error {
 				"or remove that one there (selvage remove %s), or give this one another name or --pin-root", d.dir, d.cfg.Name)
 		}
 		if err := d.kernel.Pins.Remove(filepath.Join(d.dir, note)); err != nil {
-			return fmt.Errorf("forget the former network namespace: %w", err)
+			return fmt.Errorf("forget the previous network namespace: %w", err)
 		}
 	}
 	if err := d.kernel.Pins.MakeDir(filepath.Join(d.dir, own)); err != nil {
@@ -43,7 +43,7 @@ func (d *Datapath) claimNamespace() error {
 	return nil
 }
 
-// namespaceNotes are the names of the directories that claimNamespace made. A build from before
+// namespaceNotes are the names of the directories that claimNamespace made. A build of before
 // has none.
 func (d *Datapath) namespaceNotes() (list []string, err error) {
 	entries, err := d.kernel.Pins.List(d.dir)
