@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/namespace"
+	"github.com/selvage/selvage/internal/replace"
 )
 
 // record is the file of what Hold changed. It is written before a change and
@@ -132,14 +133,10 @@ func (r *record) write() error {
 	if err != nil {
 		return fmt.Errorf("record of host changes: %w", err)
 	}
-	next := r.path + ".new"
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o755); err != nil {
 		return fmt.Errorf("record of host changes: %w", err)
 	}
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fmt.Errorf("record of host changes: %w", err)
-	}
-	if err := os.Rename(next, r.path); err != nil {
+	if err := replace.File(r.path, data); err != nil {
 		return fmt.Errorf("record of host changes: %w", err)
 	}
 	return nil
