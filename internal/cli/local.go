@@ -42,6 +42,12 @@ type edgeCmd struct {
 
 // Run runs an edge until ctx ends.
 func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
+	hangup, end := hangups() // first: nothing that follows may take long enough for a SIGHUP to kill it
+	defer end()
+	defer onSecondSignal(func() {
+		fmt.Fprintf(s.err, "selvage: a second signal came: not waiting for an orderly end; the data path goes on, selvage remove removes it\n")
+		os.Exit(exitFailure)
+	})()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return usageError{err}
@@ -60,6 +66,7 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 	log, writer := logging.New(s.err, level)
 	defer writer.Close()
 	return edge.Run(ctx, edge.RunOptions{
+		Hangup:       hangup,
 		ConfigPath:   path,
 		RuntimeDir:   c.RuntimeDir,
 		APIGroup:     c.APIGroup,

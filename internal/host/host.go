@@ -94,7 +94,7 @@ type Host struct {
 	handle     *netlink.Handle
 	tool       *ethtool.Tool
 	xdp        *xdpQuery
-	ungathered map[uint16]bool // UDP ports whose gatherer could not be had
+	ungathered map[uint16]time.Time // UDP ports whose gatherer could not be had, and when
 	log        *slog.Logger
 	held       *record
 	known      neighbours
@@ -113,7 +113,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]bool)}
+	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]time.Time)}
 	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
