@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#define ABI_VERSION 8
+#define ABI_VERSION 9
 
 #include "abi/cache.h"
 #include "abi/conntrack.h"

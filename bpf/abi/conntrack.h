@@ -94,7 +94,7 @@ struct rule_query {
 	__u16 dst_vport;
 	__u16 src_segment; /* ingress */
 	__u16 dst_segment; /* egress */
-	__u16 vport;	   /* whose rules are asked: a port, or EGRESS_QUERY_BASE + router */
+	__u16 vport;	   /* whose rules are asked: a port, or of egress policies the router */
 	__u16 sport;	   /* host byte order; TCP, UDP and SCTP, else 0 */
 	__u16 dport;	   /* the same; ICMP: type << 8 | code */
 	__u8 proto;
@@ -119,8 +119,8 @@ enum policies {
 	POLICIES,
 };
 
-/* First number of routers in rule_query.vport. */
-#define EGRESS_QUERY_BASE MAX_VPORTS
+/* Egress policies: rule_query.vport is a router, and vports are numbered above them. */
+#define EGRESS_QUERY_VPORTS MAX_ROUTERS
 
 /* A cache line of a compiled policy: internal/policy writes it, firewall/classify.h reads it. */
 struct policy_record {

@@ -8,9 +8,14 @@
 #include "abi/map.h"
 #include "include/net.h"
 
-#define MAX_VPORTS 8192	   /* ports and paths to remotes of one edge */
+/*
+ * Sizes that are not of the configuration bound it. Numbers of vports have 16 bits, of which
+ * egress policies need a part, see MAX_ROUTERS.
+ */
+#define MAX_VPORTS 64512   /* ports and paths to remotes of one edge */
+#define VPORTS 8192	   /* the same, where the configuration says nothing */
 #define MAX_SEGMENTS 4096  /* segments of one edge */
-#define MAX_MEMBERS 1024   /* ports and remotes of one segment */
+#define MAX_MEMBERS 16384  /* ports and remotes of one segment: a flood visits each */
 #define MAX_UDP_PORTS 8	   /* UDP ports on which tunnel packets arrive */
 #define MAX_TX_DEVICES 256 /* interfaces that transit programs send to */
 #define MAX_TEPS 8	   /* tunnel endpoints of one edge */
@@ -242,7 +247,7 @@ struct host_event {
 	__u64 loop_token; /* of the probe */
 };
 
-MAP(ARRAY, vports, __u32, struct vport, MAX_VPORTS);
+MAP(ARRAY, vports, __u32, struct vport, VPORTS);
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_SEGMENTS);
@@ -250,12 +255,12 @@ struct {
 	__type(key, __u32);
 	__type(value, struct segment);
 } segments SEC(".maps");
-MAP(HASH, ports, struct port_key, __u32, MAX_VPORTS); /* → vport */
+MAP(HASH, ports, struct port_key, __u32, VPORTS);     /* → vport */
 MAP(HASH, vnis, struct vni_key, __u32, MAX_SEGMENTS); /* → segment */
 MAP(HASH, remotes, struct remote_key, __u32, 65536);  /* → vport, with REMOTE_NO_LEARNING */
-MAP(HASH, teps, struct path_key, __u32, MAX_VPORTS);  /* → vport */
-MAP_FLAGS(HASH, path_reports, struct path_key, struct path_report, MAX_VPORTS, BPF_F_NO_PREALLOC);
-MAP(HASH, path_groups, struct path_group_key, struct path_group, MAX_VPORTS);
+MAP(HASH, teps, struct path_key, __u32, VPORTS);      /* → vport */
+MAP_FLAGS(HASH, path_reports, struct path_key, struct path_report, VPORTS, BPF_F_NO_PREALLOC);
+MAP(HASH, path_groups, struct path_group_key, struct path_group, VPORTS);
 MAP(HASH, members, struct member_key, __u32, 131072); /* → vport */
 MAP(HASH, fdb, struct fdb_key, struct fdb_entry, 65536);
 MAP(HASH, allowed_macs, struct allowed_mac, __u32, 65536);

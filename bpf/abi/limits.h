@@ -8,10 +8,16 @@
 #include "abi/conntrack.h"
 #include "abi/trace.h"
 
-#define SEGMENT_OWNER MAX_VPORTS /* first owner that is a segment */
-#define MAX_OWNERS (MAX_VPORTS + MAX_SEGMENTS)
+#define SEGMENT_OWNER 0x10000 /* flag of an owner that is a segment */
+#define OWNERS (MAX_SEGMENTS + VPORTS)
 #define STORM_RATES (RATE_UNKNOWN_UNICAST + 1) /* the first rates are those of storm control */
 #define OBSERVED_RATES (RATE_NEW_FLOWS + 1) /* the first rates are those of what the owner sends */
+
+/* Where the maps have an owner: segments come first, as there are more vports in larger tables. */
+static __always_inline __u32 owner_index(__u32 owner)
+{
+	return owner & SEGMENT_OWNER ? owner & ~SEGMENT_OWNER : MAX_SEGMENTS + owner;
+}
 
 /* What the owner may take, 0: without limit. User space writes it. */
 struct limits {
@@ -52,8 +58,8 @@ struct limit_entry {
 
 /* Room for a key, which is too large for the stack. */
 MAP(PERCPU_ARRAY, limit_works, __u32, struct limit_entry, 1);
-MAP(ARRAY, owner_limits, __u32, struct limits, MAX_OWNERS);
+MAP(ARRAY, owner_limits, __u32, struct limits, OWNERS);
 /* User space corrects single counts while programs change others. */
-MAP_FLAGS(ARRAY, owner_usages, __u32, struct limit_usage, MAX_OWNERS, BPF_F_MMAPABLE);
+MAP_FLAGS(ARRAY, owner_usages, __u32, struct limit_usage, OWNERS, BPF_F_MMAPABLE);
 MAP_FLAGS(HASH, limit_entries, struct limit_slot, struct limit_entry, 1, BPF_F_NO_PREALLOC);
 MAP(ARRAY, limit_largest, enum limited_count, __u32, COUNT_MAX); /* → owner with the most */

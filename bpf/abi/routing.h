@@ -4,10 +4,9 @@
 
 #include "abi/forwarding.h"
 
-#define MAX_ROUTERS 1024	/* routers of one edge */
-#define MAX_NEXTHOP_GROUPS 4096 /* of all routers */
-#define MAX_NEXTHOPS 4096	/* of all routers */
-#define NEXTHOP_BUCKETS 128	/* of a next-hop group */
+#define MAX_ROUTERS 1024    /* routers of one edge */
+#define MAX_NEXTHOPS 65536  /* of all routers: their numbers have 16 bits */
+#define NEXTHOP_BUCKETS 128 /* of a next-hop group */
 
 enum router_flags {
 	ROUTER_NAT = 1,	   /* it has NAT pools, port forwards, or an uplink that translates */
@@ -100,6 +99,6 @@ MAP(ARRAY, routers, __u32, struct router, MAX_ROUTERS);
 MAP(HASH, local_addrs, struct local_key, __u32, 65536); /* → segment */
 MAP(HASH, neighbours, struct neighbour_key, struct neighbour, 65536);
 MAP(LRU_HASH, neighbour_requests, struct neighbour_key, __u64, 16384); /* → time of the last one */
-MAP(ARRAY, nexthop_groups, __u32, struct nexthop_group, MAX_NEXTHOP_GROUPS);
-MAP(ARRAY, nexthops, __u32, struct nexthop, MAX_NEXTHOPS);
+MAP(ARRAY, nexthop_groups, __u32, struct nexthop_group, 4096);
+MAP(ARRAY, nexthops, __u32, struct nexthop, 4096);
 LPM_MAP(routes, struct route_key, struct route, 262144);

@@ -35,7 +35,7 @@ struct token_bucket {
 MAP(PERCPU_ARRAY, drops, enum reason, struct counter, REASON_MAX);
 MAP_FLAGS(PERCPU_HASH, owner_drops, struct drop_owner, struct counter, 16384, BPF_F_NO_PREALLOC);
 MAP(PERCPU_ARRAY, events, enum event, __u64, EVENT_MAX);
-MAP(PERCPU_ARRAY, traffic, __u32, struct vport_counters, MAX_VPORTS);
+MAP(PERCPU_ARRAY, traffic, __u32, struct vport_counters, VPORTS);
 MAP(ARRAY, trace, __u32, struct trace_step, MAX_STEPS);
 
 /* Token buckets of each core: host events. Those of ports and segments are in owner_usages. */

@@ -15,12 +15,16 @@
 
 static __always_inline struct limits *limits_of(__u32 owner)
 {
-	return bpf_map_lookup_elem(&owner_limits, &owner);
+	__u32 at = owner_index(owner);
+
+	return bpf_map_lookup_elem(&owner_limits, &at);
 }
 
 static __always_inline struct limit_usage *usage_of(__u32 owner)
 {
-	return bpf_map_lookup_elem(&owner_usages, &owner);
+	__u32 at = owner_index(owner);
+
+	return bpf_map_lookup_elem(&owner_usages, &at);
 }
 
 /*

@@ -12,7 +12,7 @@
 
 MAP(ARRAY, ct_gc_result, __u32, struct ct_gc_stats, 1);
 MAP(ARRAY, ct_gc_key, __u32, struct limit_entry, 1); /* packets interrupt this: ct_work is theirs */
-MAP(ARRAY, ct_found_counts, __u32, struct ct_found, MAX_OWNERS); /* by owner */
+MAP(ARRAY, ct_found_counts, __u32, struct ct_found, OWNERS); /* by owner_index() */
 
 struct conntrack_gc {
 	struct ct_gc_stats *stats;
@@ -30,7 +30,8 @@ static __always_inline bool is_orphan(const struct vport *vport)
 
 static __always_inline void found(__u32 owner, __u32 kind)
 {
-	struct ct_found *n = bpf_map_lookup_elem(&ct_found_counts, &owner);
+	__u32 at = owner_index(owner);
+	struct ct_found *n = bpf_map_lookup_elem(&ct_found_counts, &at);
 
 	if (n && kind < COUNT_MAX)
 		n->found[kind]++;
@@ -104,9 +105,9 @@ static long gc_closed(__u64 index __attribute__((unused)), struct conntrack_gc *
 
 #define REOPENED 1024 /* keys of connections that are open again; the next sweep has the rest */
 
-static long gc_begin(void *map, const __u32 *owner, struct ct_found *n, void *unused)
+static long gc_begin(void *map, const __u32 *at, struct ct_found *n, void *unused)
 {
-	struct limit_usage *u = usage_of(*owner);
+	struct limit_usage *u = bpf_map_lookup_elem(&owner_usages, at);
 
 	(void)map;
 	(void)unused;
@@ -123,9 +124,9 @@ static __always_inline void gc_set(struct limit_usage *u, const struct ct_found 
 		u->used[kind] = n->found[kind];
 }
 
-static long gc_end(void *map, const __u32 *owner, struct ct_found *n, void *unused)
+static long gc_end(void *map, const __u32 *at, struct ct_found *n, void *unused)
 {
-	struct limit_usage *u = usage_of(*owner);
+	struct limit_usage *u = bpf_map_lookup_elem(&owner_usages, at);
 
 	(void)map;
 	(void)unused;

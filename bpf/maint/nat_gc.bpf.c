@@ -10,7 +10,7 @@
 
 MAP(ARRAY, nat_gc_result, __u32, struct nat_gc_stats, 1);
 MAP(LRU_HASH, port_usages, struct port_usage_key, struct port_usage, 65536);
-MAP(ARRAY, nat_owner_usages, __u32, struct port_usage, MAX_OWNERS); /* sessions by owner */
+MAP(ARRAY, nat_owner_usages, __u32, struct port_usage, OWNERS); /* sessions by owner_index() */
 
 struct nat_gc {
 	struct nat_gc_stats *stats;
@@ -49,7 +49,7 @@ static __always_inline void count_host(const struct ct_key *key, const struct na
 {
 	struct nat_host_count fresh = { .run = run, .found = 1 }, *h;
 	struct nat_host_key host = nat_host_of(key, s->flags);
-	__u32 vport = s->vport, segment = SEGMENT_OWNER + s->segment;
+	__u32 vport = owner_index(s->vport), segment = owner_index(SEGMENT_OWNER + s->segment);
 
 	if (!is_counted(s, key->proto))
 		return;
@@ -100,10 +100,10 @@ static long gc_entry(void *map __attribute__((unused)), const struct ct_key *key
 	return 0;
 }
 
-static long fix_owner(void *map __attribute__((unused)), const __u32 *owner, struct limit_usage *u,
+static long fix_owner(void *map __attribute__((unused)), const __u32 *at, struct limit_usage *u,
 		      struct nat_gc *gc)
 {
-	struct port_usage *now = bpf_map_lookup_elem(&nat_owner_usages, owner);
+	struct port_usage *now = bpf_map_lookup_elem(&nat_owner_usages, at);
 	__s32 count = now && now->run == gc->stats->run ? now->count : 0;
 
 	if (u->used[COUNT_NAT_SESSIONS] != count)

@@ -56,10 +56,10 @@ static __always_inline int match_policy(const struct pkt *p, struct nat_work *w,
 	o->dst = p->key.daddr;
 	copy16(o->dmac, p->key.dmac, ETH_ALEN);
 	copy16(o->smac, p->key.smac, ETH_ALEN);
-	o->src_vport = in && in->kind == VPORT_PORT ? p->in : 0;
+	o->src_vport = in && in->kind == VPORT_PORT ? EGRESS_QUERY_VPORTS + p->in : 0;
 	o->src_segment = p->segment;
 	o->dst_segment = to;
-	o->vport = EGRESS_QUERY_BASE + seg->router;
+	o->vport = seg->router;
 	o->proto = p->key.proto;
 	o->direction = DIRECTION_OUT;
 	w->match.rule = 0;

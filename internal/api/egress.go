@@ -112,6 +112,8 @@ type ReplicationInfo struct {
 	Received  uint64     `json:"received_records"`
 	Conflicts uint64     `json:"conflicts"` // records that would not fit what is here
 	Resyncs   uint64     `json:"resyncs"`
+	// Differs are the group, and its policies, that the other gateway has configured otherwise.
+	Differs []string `json:"differs,omitempty"`
 }
 
 // DrainInfo is a drain of this edge.

@@ -17,7 +17,7 @@ func (m *Monitor) run() {
 	runtime.LockOSThread() // for good: the priority goes with the thread
 	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
 	if err != nil {
-		m.log.Info("liveness has no priority over other work, which may look like failures when the machine is busy", "err", err)
+		m.log.Warn("liveness has no priority over other work, which may look like failures when the machine is busy: allow the edge CAP_SYS_NICE and real-time scheduling (RLIMIT_RTPRIO, cpu.rt_runtime_us)", "err", err)
 	}
 	var fds []unix.PollFd
 	for {

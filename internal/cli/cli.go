@@ -92,7 +92,7 @@ var errBroken = errors.New("broken")
 
 // Main runs the command in args (without the program's name) and returns the
 // exit status. SIGINT and SIGTERM end it in an orderly way, however often they
-// come: a cleanup is not cut short. For --help, and as an instrument that a lab
+// come: a cleanup is not cut short, but for that of an edge, whose data path goes on. For --help, and as an instrument that a lab
 // started, it exits the process itself.
 func Main(args []string, stdout, stderr io.Writer) int {
 	measure.RunInstrument(args)

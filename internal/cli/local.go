@@ -31,7 +31,7 @@ type edgeCmd struct {
 	runtimeDir
 	Config       string    `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
 	APIGroup     string    `env:"SELVAGE_API_GROUP" placeholder:"GROUP" help:"Group whose members may ask the edge, and change nothing."`
-	StateDir     string    `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration."`
+	StateDir     string    `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration, and a drain."`
 	PinRoot      string    `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
 	RemoveAtExit bool      `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
 	KeepDataPath movedFlag `hidden:"" help:"stopping an edge keeps its data path; --remove-at-exit removes it"`
@@ -42,6 +42,12 @@ type edgeCmd struct {
 
 // Run runs an edge until ctx ends.
 func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
+	hangup, end := hangups() // first: nothing that follows may take long enough for a SIGHUP to kill it
+	defer end()
+	defer onSecondSignal(func() {
+		fmt.Fprintf(s.err, "selvage: a second signal came: not waiting for an orderly end; the data path goes on, selvage remove removes it\n")
+		os.Exit(exitFailure)
+	})()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return usageError{err}
@@ -60,6 +66,7 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 	log, writer := logging.New(s.err, level)
 	defer writer.Close()
 	return edge.Run(ctx, edge.RunOptions{
+		Hangup:       hangup,
 		ConfigPath:   path,
 		RuntimeDir:   c.RuntimeDir,
 		APIGroup:     c.APIGroup,
@@ -122,6 +129,9 @@ func (c *checkCmd) Run(s *streams) error {
 				parts = append(parts, plural(len(e.BGP.Neighbours), "BGP neighbour"))
 			}
 			fmt.Fprintf(s.out, "%s: edge %s is good: %s\n", file, e.Name, strings.Join(parts, ", "))
+			for _, warning := range e.Warnings {
+				fmt.Fprintf(s.err, "warning: %s\n", warning)
+			}
 			if e.APIVersion != config.Version {
 				fmt.Fprintf(s.err, "%s: it is of %s; selvage convert -w %s makes it %s\n", file, e.APIVersion, file, config.Version)
 			}

@@ -125,9 +125,6 @@ func (p *policyChecker) egress() {
 			ports.add(p.checker, r.Port, 0, path+".replication.port", fmt.Sprintf("port %d belongs to another group of this edge", r.Port),
 				"give each group a port of its own")
 		}
-		if _, given := p.seen[path+".replication.key"]; given && g.Replication.Key == "" && !p.failed[path+".replication.key"] {
-			p.problem(path+".replication.key", "the key is empty", "write a long random word, or remove the line")
-		}
 	}
 	source := policySource{p.decoder, "spec.egress.", nil}
 	for i := range e.Policies {
@@ -265,7 +262,9 @@ func (c checker) egressLimits(remotes map[netip.Addr]bool, tooMany func(path str
 			for _, addr := range edges {
 				remotes[addr] = true
 			}
-			tooMany(fmt.Sprintf("spec.egress.policies[%d]", i), len(edges), maxMembers, "remotes in one segment", "list those that have sources in remotes")
+			if most := int(c.doc.Spec.Tables.SegmentMembers); most > 0 {
+				tooMany(fmt.Sprintf("spec.egress.policies[%d]", i), len(edges), most, "remotes in one segment", "list those that have sources in remotes, or "+raise("segmentMembers"))
+			}
 		}
 	}
 	tooMany("spec.egress", policies, maxPolicies, "policies and uplinks that translate", "divide them among several edges")

@@ -10,21 +10,18 @@ import (
 
 // What the data path's tables hold (bpf/abi), less their unused first entry.
 const (
-	maxUDPPorts    = 8
-	maxSegments    = 4095
-	maxRouters     = 1023
-	maxNextHops    = 4095   // different ones, and different sets of them
-	maxRoutes      = 262144 // connected and static ones
-	maxPaths       = 64     // next hops of one route
-	maxMembers     = 1024   // ports and remotes of one segment
-	maxAllMembers  = 131072 // of all segments
-	maxRemotePairs = 65536  // addresses of remotes, in all segments
-	maxVports      = 8191   // ports and paths to remotes of one edge
-	maxAllowed     = 65536  // MAC addresses, and networks, of all ports
+	maxUDPPorts = 8
+	maxSegments = 4095
+	maxRouters  = 1023
+	maxPaths    = 64    // next hops of one route
+	maxAllowed  = 65536 // MAC addresses, and networks, of all ports
 )
 
 // divide is what to do where one edge has too much.
 const divide = "divide them among several edges"
+
+// raise is the same where the table may be larger.
+func raise(field string) string { return "raise spec.tables." + field + ", or " + divide }
 
 // usage is what the tables would hold.
 type usage struct {
@@ -55,13 +52,19 @@ func (c checker) limits() {
 			u.pairs += addresses(r.Addr)
 		}
 	})
+	t := &s.Tables
+	// A size that could not be read bounds nothing.
+	full := func(path string, have int, size uint32, what, field string) {
+		if size > 0 {
+			tooMany(path, have, int(size), what, raise(field))
+		}
+	}
 	for i, g := range s.Segments {
-		tooMany(fmt.Sprintf("spec.segments[%d]", i), u.ofSegment[g.Name]+len(g.Remotes), maxMembers, "ports and remotes in one segment",
-			"divide the segment, flooding to so many costs too much")
+		full(fmt.Sprintf("spec.segments[%d]", i), u.ofSegment[g.Name]+len(g.Remotes), t.SegmentMembers, "ports and remotes in one segment", "segmentMembers")
 	}
 	for i, r := range s.Routers {
 		if r.L3 != nil {
-			tooMany(fmt.Sprintf("spec.routers[%d].l3", i), len(r.L3.Remotes), maxMembers, "remotes in one segment", divide)
+			full(fmt.Sprintf("spec.routers[%d].l3", i), len(r.L3.Remotes), t.SegmentMembers, "remotes in one segment", "segmentMembers")
 		}
 	}
 	u.countRoutes(s)
@@ -70,14 +73,15 @@ func (c checker) limits() {
 	for remote := range u.remotes {
 		paths += addresses(remote) * max(1, len(s.Underlay.TEPs))
 	}
+	less := func(size uint32) uint32 { return max(size, 1) - 1 } // number 0 is none
 	tooMany("spec.segments", u.segments, maxSegments, "segments", divide)
-	tooMany("spec.segments", u.members, maxAllMembers, "ports and remotes of all segments", divide)
-	tooMany("spec.segments", u.pairs, maxRemotePairs, "addresses of remotes in all segments", divide)
+	full("spec.segments", u.members, t.Members, "ports and remotes of all segments", "members")
+	full("spec.segments", u.pairs, t.Remotes, "addresses of remotes in all segments", "remotes")
 	tooMany("spec.routers", len(s.Routers), maxRouters, "routers", divide)
-	tooMany("spec.routers", u.routes, maxRoutes, "routes", divide)
-	tooMany("spec.routers", len(u.hops), maxNextHops, "different next hops of routes", divide)
-	tooMany("spec.routers", len(u.sets), maxNextHops, "different sets of next hops of routes", divide)
-	tooMany("spec", u.ports+paths, maxVports, "ports and paths to remotes", divide)
+	full("spec.routers", u.routes, t.Routes, "routes", "routes")
+	full("spec.routers", len(u.hops), less(t.NextHops), "different next hops of routes", "nextHops")
+	full("spec.routers", len(u.sets), less(t.NextHopGroups), "different sets of next hops of routes", "nextHopGroups")
+	full("spec", u.ports+paths, less(t.Vports), "ports and paths to remotes", "vports")
 	tooMany("spec.ports", u.macs, maxAllowed, "allowed MAC addresses", divide)
 	tooMany("spec.ports", u.networks, maxAllowed, "allowed networks", "write fewer, larger ones")
 	if s.FDB.Size > 0 {

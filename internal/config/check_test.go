@@ -138,7 +138,7 @@ func TestNoConsequentialErrors(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	var remotes, more, many, ports, static, teps, severals, names, routes, networks strings.Builder
+	var remotes, more, many, ports, static, blue, teps, severals, names, routes, networks strings.Builder
 	for i := range 8 {
 		fmt.Fprintf(&teps, "    - {name: t%d, address: 192.0.2.%d, interface: eth%d}\n", i, i+1, i)
 	}
@@ -168,6 +168,9 @@ func TestLimits(t *testing.T) {
 	for i := range 8192 {
 		fmt.Fprintf(&ports, "  - {name: p%d, interface: v%d, segment: s%d}\n", i, i, i%9)
 	}
+	for i := range 65 {
+		fmt.Fprintf(&blue, "  - {name: p%d, interface: v%d, segment: blue}\n", i, i)
+	}
 	for i := range 17 {
 		fmt.Fprintf(&static, "    - {mac: \"02:00:00:00:00:%02x\", remote: 192.0.2.2}\n", i)
 	}
@@ -176,17 +179,27 @@ func TestLimits(t *testing.T) {
 			`7:3: spec.segments: 4096 segments, at most 4095; divide them among several edges`,
 		}},
 		{"members", under + "  segments:\n  - {name: blue, vni: 1, remotes: [" + remotes.String() + "]}\n", []string{
-			`7:5: spec.segments[0]: 1025 ports and remotes in one segment, at most 1024; divide the segment, flooding to so many costs too much`,
+			`7:5: spec.segments[0]: 1025 ports and remotes in one segment, at most 1024; raise spec.tables.segmentMembers, or divide them among several edges`,
 		}},
 		{"ends", under + "  segments:\n" + more.String() + "  ports:\n" + ports.String(), []string{
-			`5:3: spec: 8192 ports and paths to remotes, at most 8191; divide them among several edges`,
+			`5:3: spec: 8192 ports and paths to remotes, at most 8191; raise spec.tables.vports, or divide them among several edges`,
 		}},
 		{"paths", header + "spec:\n  underlay:\n    teps:\n" + teps.String() + "  remotes:\n" + severals.String() + "  segments:\n  - {name: blue, vni: 1, remotes: [" + names.String() + "]}\n", []string{
-			`5:3: spec: 8192 ports and paths to remotes, at most 8191; divide them among several edges`,
+			`5:3: spec: 8192 ports and paths to remotes, at most 8191; raise spec.tables.vports, or divide them among several edges`,
 		}},
 		{"next hops", under + "  routers:\n  - name: main\n    uplinks: [{name: up, interface: eth1, addresses: [10.0.0.1/16]}]\n    routes:\n" + routes.String(), []string{
-			`7:3: spec.routers: 4096 different next hops of routes, at most 4095; divide them among several edges`,
-			`7:3: spec.routers: 4096 different sets of next hops of routes, at most 4095; divide them among several edges`,
+			`7:3: spec.routers: 4096 different next hops of routes, at most 4095; raise spec.tables.nextHops, or divide them among several edges`,
+			`7:3: spec.routers: 4096 different sets of next hops of routes, at most 4095; raise spec.tables.nextHopGroups, or divide them among several edges`,
+		}},
+		{"sizes", under + "  tables: {vports: 64513, nextHops: 65537, segmentMembers: 16385, routes: 63}\n", []string{
+			`6:20: spec.tables.vports: 64513 is outside 64 to 64512; a remote takes an entry for each pair of its endpoints and this edge's`,
+			`6:37: spec.tables.nextHops: 65537 is outside 64 to 65536; a next hop that several routes share takes one entry`,
+			`6:60: spec.tables.segmentMembers: 16385 is outside 16 to 16384; 1024 is usual; a flood takes about a microsecond for each`,
+			`6:75: spec.tables.routes: 63 is outside 64 to 16777216; a full Internet table is about 1200000 routes`,
+		}},
+		{"smaller tables", under + "  tables: {segmentMembers: 16, members: 64}\n  segments:\n  - {name: blue, vni: 1}\n  ports:\n" + blue.String(), []string{
+			`8:3: spec.segments: 65 ports and remotes of all segments, at most 64; raise spec.tables.members, or divide them among several edges`,
+			`8:5: spec.segments[0]: 65 ports and remotes in one segment, at most 16; raise spec.tables.segmentMembers, or divide them among several edges`,
 		}},
 		{"allowed", under + "  segments:\n  - {name: blue, vni: 1}\n  ports:\n  - {name: p0, interface: veth0, segment: blue, allowed: {addresses: [" + networks.String() + "]}}\n", []string{
 			`9:3: spec.ports: 65537 allowed networks, at most 65536; write fewer, larger ones`,

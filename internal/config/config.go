@@ -9,9 +9,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"reflect"
 	"unicode/utf8"
 
@@ -22,63 +20,34 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// maxFileSize bounds what is read of a file, in bytes: room for 100,000 rules and more.
-// The YAML parser takes a hundred bytes of memory for each byte, so it gets no more than
-// maxParserSize.
-const (
-	maxFileSize   = 64 << 20
-	maxParserSize = 8 << 20
-)
-
-// Load reads the file at path, and those that it includes. The error is an Errors when
-// the file could be read but not used.
+// Load reads the file at path, and those that it includes or that hold its secrets. The error
+// is an Errors when the file could be read but not used.
 func Load(path string) (overlay.Edge, error) {
 	edge, _, err := LoadSource(path)
 	return edge, err
 }
 
-// beside opens what the file at path includes.
-func beside(path string) opener {
-	return func(name string) (string, []byte, error) {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(path), name)
-		}
-		data, err := readFile(name)
-		return name, data, err
-	}
-}
-
-// readFile reads no more than what is enough to see that a file is too large.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFileSize+1))
-}
-
 // Parse reads the content of a file; name stands in messages for its path. The
 // error is an Errors with every problem found, in the order of the file. A file that
-// includes others is for Load.
+// needs others is for Load.
 func Parse(name string, data []byte) (overlay.Edge, error) {
-	return parse(name, data, nil)
+	return parse(name, data, 0, nil)
 }
 
-// opener reads a file that is included as name, and says how messages call it.
-type opener func(name string) (path string, data []byte, err error)
-
-func parse(name string, data []byte, open opener) (overlay.Edge, error) {
+// parse reads the content of a file with a mode; those that it needs are read by f, if any.
+func parse(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, error) {
 	d := newDecoder(name)
 	var doc document
 	version := Version
 	var policies []policySource
+	var warnings []string
 	if root := d.root(data, "examples/host-a.yaml"); root != nil {
 		if len(upgrade(root)) > 0 {
 			version = PreviousVersion
 		}
 		d.value(root, reflect.ValueOf(&doc).Elem(), rule{})
-		policies = d.policies(&doc, open)
+		warnings = d.secrets(&doc, f).warn(mode)
+		policies = d.policies(&doc, f)
 		checkDocument(d, &doc, policies)
 	}
 	d.errs.sort()
@@ -92,7 +61,7 @@ func parse(name string, data []byte, open opener) (overlay.Edge, error) {
 		return overlay.Edge{}, d.errs
 	}
 	edge := doc.edge(policies)
-	edge.APIVersion = version
+	edge.APIVersion, edge.Warnings = version, warnings
 	return edge, nil
 }
 

@@ -216,7 +216,7 @@ func leadsToRenaming(path string) bool {
 // stay, and a file of v1alpha2 is returned as it is. The error is an Errors when the file
 // could be read but not used.
 func Convert(path string) ([]byte, error) {
-	data, err := readFile(path)
+	data, _, err := readFile(path, maxFileSize)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -240,11 +240,11 @@ func convert(name string, data []byte, from, to string) ([]byte, error) {
 		return nil, err
 	}
 	// What is not used as it is, is not used converted.
-	before, problem := parse(name, data, beside(name))
+	before, problem := parse(name, data, 0, filesBeside(name))
 	if problem != nil {
 		return nil, problem
 	}
-	after, err := parse(name, out, beside(name))
+	after, err := parse(name, out, 0, filesBeside(name))
 	before.APIVersion, after.APIVersion = "", ""
 	if err != nil || !reflect.DeepEqual(before, after) {
 		return nil, fmt.Errorf("%s: converting it to %s would change its meaning; rename the fields by hand: docs/internals/retired-names.md lists them", name, to)

@@ -23,6 +23,7 @@ type spec struct {
 	Underlay  underlay  `json:"underlay" jsonschema_description:"the plain IP network that carries the tunnels"`
 	FlowCache flowCache `json:"flowCache,omitempty" jsonschema_description:"the cache of forwarding decisions"`
 	FDB       fdb       `json:"fdb,omitempty" jsonschema_description:"the forwarding database that all segments share"`
+	Tables    tables    `json:"tables,omitempty" jsonschema_description:"sizes of the tables that hold what is configured, and what BGP adds: it may fill four fifths of each"`
 	Transit   transit   `json:"transit,omitempty" jsonschema_description:"how packets that only pass through are taken"`
 	Remotes   []remote  `json:"remotes,omitempty" jsonschema_description:"other edges that shall have a name, or that have several tunnel endpoints"`
 	Segments  []segment `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
@@ -80,6 +81,17 @@ type fdb struct {
 	Ageing duration `json:"ageing,omitempty" jsonschema:"default=300s" jsonschema_description:"how long a learned entry lives without traffic, as in 300s or 5m; 0 means forever"`
 
 	Duplicates macDuplicates `json:"duplicates,omitempty" jsonschema_description:"when a learned MAC address that keeps moving is frozen where it was first (RFC 7432 section 15.1); of hosts that BGP advertises, spec.bgp.duplicates says when"`
+}
+
+// tables are sizes in entries. docs/internals/scaling.md says what an entry costs.
+type tables struct {
+	Vports         uint32 `json:"vports,omitempty" jsonschema:"default=8192,minimum=64,maximum=64512" jsonschema_description:"ports and paths to remotes, and one more" hint:"a remote takes an entry for each pair of its endpoints and this edge's"`
+	SegmentMembers uint32 `json:"segmentMembers,omitempty" jsonschema:"default=1024,minimum=16,maximum=16384" jsonschema_description:"ports and remotes of one segment: what is flooded is copied to each" hint:"1024 is usual; a flood takes about a microsecond for each"`
+	Members        uint32 `json:"members,omitempty" jsonschema:"default=131072,minimum=64,maximum=4194304" jsonschema_description:"ports and remotes of all segments: a remote of ten segments takes ten" hint:"one entry for each port, and each remote of each segment"`
+	Remotes        uint32 `json:"remotes,omitempty" jsonschema:"default=65536,minimum=64,maximum=4194304" jsonschema_description:"addresses of remotes in all segments" hint:"one entry for each address of each remote of each segment"`
+	Routes         uint32 `json:"routes,omitempty" jsonschema:"default=262144,minimum=64,maximum=16777216" jsonschema_description:"routes of all routers" hint:"a full Internet table is about 1200000 routes"`
+	NextHops       uint32 `json:"nextHops,omitempty" jsonschema:"default=4096,minimum=64,maximum=65536" jsonschema_description:"different next hops of all routers, and one more" hint:"a next hop that several routes share takes one entry"`
+	NextHopGroups  uint32 `json:"nextHopGroups,omitempty" jsonschema:"default=4096,minimum=64,maximum=65536" jsonschema_description:"different sets of next hops of all routers, and one more" hint:"a set that several routes share takes one entry"`
 }
 
 type macDuplicates struct {

@@ -34,8 +34,9 @@ type gatewayGroup struct {
 }
 
 type replication struct {
-	Port uint16 `json:"port,omitempty" jsonschema:"default=49789,minimum=1,maximum=65535" jsonschema_description:"TCP port at the members' first tunnel endpoints" hint:"the same on all members; 49789 when left out"`
-	Key  string `json:"key,omitempty" jsonschema_description:"secret by which members know each other, the same on all of them; without one whoever reaches the port is believed"`
+	Port    uint16         `json:"port,omitempty" jsonschema:"default=49789,minimum=1,maximum=65535" jsonschema_description:"TCP port at the members' first tunnel endpoints" hint:"the same on all members; 49789 when left out"`
+	Key     replicationKey `json:"key,omitempty" jsonschema_description:"secret by which members know each other, the same on all of them, 16 to 1024 bytes; without one whoever reaches the port is believed"`
+	KeyFile secretFile     `json:"keyFile,omitempty" jsonschema_description:"file that holds the key, instead of it; relative to the directory of this file, or to $CREDENTIALS_DIRECTORY where that has it"`
 }
 
 type egressPolicy struct {

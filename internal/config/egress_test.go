@@ -58,7 +58,7 @@ func TestEgress(t *testing.T) {
     timeouts: {udp: 30s, closed: 20s}
     log: {enabled: true, rate: 7}
     gateways:
-    - {name: gws, mode: active-active, members: [a, 192.0.2.12, 192.0.2.4], replication: {key: secret}}
+    - {name: gws, mode: active-active, members: [a, 192.0.2.12, 192.0.2.4], replication: {key: a secret of gateways}}
     - {name: far, members: [c], replication: {port: 1000}}
     policies:
     - name: web
@@ -87,7 +87,7 @@ func TestEgress(t *testing.T) {
 		Groups: []overlay.Group{{Name: "g", Members: []overlay.Member{{Prefix: netip.MustParsePrefix("10.0.0.9/32")}}}},
 		Gateways: []overlay.GatewayGroup{
 			{Name: "gws", Mode: overlay.ActiveActive, Members: []netip.Addr{a("192.0.2.1"), a("192.0.2.2"), a("192.0.2.4")},
-				Replication: &overlay.Replication{Port: overlay.DefaultReplicationPort, Key: []byte("secret")}},
+				Replication: &overlay.Replication{Port: overlay.DefaultReplicationPort, Key: []byte("a secret of gateways")}},
 			{Name: "far", Mode: overlay.ActiveStandby, Members: []netip.Addr{a("192.0.2.3")}, Replication: &overlay.Replication{Port: 1000}},
 		},
 		Policies: []overlay.EgressPolicy{

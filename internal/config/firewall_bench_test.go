@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -36,8 +38,12 @@ func BenchmarkPolicy(b *testing.B) {
 		policy := []byte(generated(c.rules, c.json))
 		b.Run(fmt.Sprintf("%s/%d", c.name, c.rules), func(b *testing.B) {
 			b.ReportAllocs()
+			file := filepath.Join(b.TempDir(), "policy")
+			if err := os.WriteFile(file, policy, 0o600); err != nil {
+				b.Fatal(err)
+			}
 			for b.Loop() {
-				got, err := parse("f", edge, func(string) (string, []byte, error) { return "policy", policy, nil })
+				got, err := parse("f", edge, 0, filesBeside(file))
 				if err != nil || len(got.Firewall.Rules) != c.rules {
 					b.Fatal(len(got.Firewall.Rules), err)
 				}

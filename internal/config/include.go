@@ -20,7 +20,7 @@ type policySource struct {
 
 // policies returns the parts of the policy, in their order, and reads those that are in
 // files of their own.
-func (d *decoder) policies(doc *document, open opener) []policySource {
+func (d *decoder) policies(doc *document, f *files) []policySource {
 	fw := doc.Spec.Firewall
 	if fw == nil {
 		return nil
@@ -35,10 +35,10 @@ func (d *decoder) policies(doc *document, open opener) []policySource {
 		path := fmt.Sprintf("spec.firewall.include[%d]", i)
 		switch {
 		case name == "" && d.failed[path]:
-		case open == nil:
+		case f == nil:
 			d.report(d.at(path), path, "a file cannot be included here", "put its groups, services and sections into this one")
 		default:
-			if source, ok := d.include(path, name, open); ok {
+			if source, ok := d.include(path, name, f); ok {
 				list = append(list, source)
 			}
 		}
@@ -46,11 +46,14 @@ func (d *decoder) policies(doc *document, open opener) []policySource {
 	return list
 }
 
-func (d *decoder) include(path, name string, open opener) (policySource, bool) {
-	file, data, err := open(name)
+func (d *decoder) include(path, name string, f *files) (policySource, bool) {
+	file, data, err := f.include(name)
 	if err != nil {
 		hint := "paths are relative to the directory of this file"
-		if !errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, errTooLarge):
+			hint = "include less"
+		case !errors.Is(err, fs.ErrNotExist):
 			hint = "give the path of a file that can be read"
 		}
 		d.report(d.at(path), path, oneLine(err.Error()), hint)

@@ -18,6 +18,7 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		FDB: overlay.FDB{Size: s.FDB.Size, Ageing: time.Duration(s.FDB.Ageing), Duplicates: overlay.Duplicates{
 			Moves: int(s.FDB.Duplicates.Moves), Within: time.Duration(s.FDB.Duplicates.Within), Freeze: time.Duration(s.FDB.Duplicates.Freeze),
 		}},
+		Tables:  overlay.Tables(s.Tables),
 		Transit: overlay.Transit{Mode: overlay.TransitMode(s.Transit.Mode)},
 		Remotes: each(s.Remotes, func(r remote) overlay.Remote {
 			return overlay.Remote{Name: string(r.Name), Addrs: each(r.Addresses, address.model)}

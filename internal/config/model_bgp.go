@@ -24,7 +24,7 @@ func (d *document) bgp() *overlay.BGP {
 		Duplicates: overlay.Duplicates{
 			Moves: int(b.Duplicates.Moves), Within: time.Duration(b.Duplicates.Within), Freeze: time.Duration(b.Duplicates.Freeze),
 		},
-		MostPrefixes: maxRoutes * overlay.LearnedShare / 100,
+		MostPrefixes: int(d.Spec.Tables.Routes) * overlay.LearnedShare / 100,
 	}
 	for _, n := range b.Neighbours {
 		m.Neighbours = append(m.Neighbours, d.neighbour(n))

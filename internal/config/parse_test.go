@@ -30,6 +30,7 @@ func TestLoadExample(t *testing.T) {
 		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache:  overlay.FlowCache{Enabled: true, Size: 262144},
 		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
+		Tables:     usualTables,
 		Segments: []overlay.Segment{{
 			Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true,
 			Remotes: []netip.Addr{remote},
@@ -61,6 +62,7 @@ func TestLoadGateway(t *testing.T) {
 		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache:  overlay.FlowCache{Enabled: true, Size: 262144},
 		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
+		Tables:     usualTables,
 		Segments: []overlay.Segment{
 			{
 				Name: "web", VNI: 100, Tunnel: geneve, Suppress: true, ClampMSS: true, Remotes: remotes,
@@ -128,6 +130,7 @@ func TestDefaults(t *testing.T) {
 		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache:  overlay.FlowCache{Enabled: false, Size: 262144},
 		FDB:        overlay.FDB{Size: 65536, Duplicates: usualDuplicates},
+		Tables:     usualTables,
 		Segments:   []overlay.Segment{{Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty(), noLimits); diff != "" {
@@ -185,6 +188,11 @@ func BenchmarkParse(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// usualTables are sizes where nothing is said.
+var usualTables = overlay.Tables{
+	Vports: 8192, SegmentMembers: 1024, Members: 131072, Remotes: 65536, Routes: 262144, NextHops: 4096, NextHopGroups: 4096,
 }
 
 // usualDuplicates are those of the FDB where nothing is said.

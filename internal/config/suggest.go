@@ -14,7 +14,7 @@ func suggest(word string, candidates []string, noun string) string {
 		return fmt.Sprintf("did you mean %q?", best)
 	case len(candidates) == 0:
 		return "there are no " + noun
-	case len(candidates) > 12:
+	case len(candidates) > 16:
 		return fmt.Sprintf("there are %d %s, none like it", len(candidates), noun)
 	}
 	return noun + ": " + strings.Join(candidates, ", ")

@@ -33,6 +33,7 @@ func TestLoadTEPs(t *testing.T) {
 		Transit:   overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache: overlay.FlowCache{Enabled: true, Size: 262144},
 		FDB:       overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
+		Tables:    usualTables,
 		Remotes:   []overlay.Remote{{Name: "edge-b", Addrs: []netip.Addr{b, addr("198.51.100.2")}}},
 		Segments: []overlay.Segment{
 			{

@@ -27,7 +27,7 @@ const (
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi/abi.h.
-	abiVersion = 8
+	abiVersion = 9
 )
 
 // Datapath is the loaded programs of one edge, in components by subject. Each component has the maps
@@ -127,6 +127,9 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 }
 
 func (d *Datapath) loadAndAdopt() error {
+	if err := d.Pins.claimNamespace(); err != nil {
+		return err
+	}
 	if err := d.Pins.findOthers(); err != nil {
 		return err
 	}
@@ -148,6 +151,9 @@ func (d *Datapath) load() error {
 		if !isData(m) {
 			m.Pinning = ebpf.PinByName
 		}
+	}
+	if err := d.Pins.keepNumbers(spec); err != nil {
+		return err
 	}
 	if err := d.prog.configure(spec); err != nil {
 		return err
@@ -201,6 +207,7 @@ func (pr *programs) configure(spec *ebpf.CollectionSpec) error {
 	if cfg.FlowCache.Size > 0 {
 		spec.Maps[bpfMapFlows].MaxEntries = cfg.FlowCache.Size
 	}
+	configureTables(spec, cfg.Tables)
 	cores, err := pr.kernel.Loader.Cores()
 	if err != nil {
 		return err
@@ -256,6 +263,9 @@ func revalidateAfter(fdb overlay.FDB) uint64 {
 // dropIncompatible unpins maps that differ from what the configuration asks for,
 // so that new ones take their place; running programs keep the old ones.
 func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
+	if err := d.Pins.dropUnfinished(); err != nil {
+		return err
+	}
 	for name, ms := range spec.Maps {
 		if isData(ms) {
 			continue
@@ -269,7 +279,9 @@ func (d *Datapath) dropIncompatible(spec *ebpf.CollectionSpec) error {
 			return fmt.Errorf("open the pinned map %s: %w", path, err)
 		}
 		err = m.Compatible(ms)
-		if errors.Is(err, ebpf.ErrMapIncompatible) {
+		if _, ok := tableCopies[name]; ok && errors.Is(err, ebpf.ErrMapIncompatible) {
+			err = d.Pins.resize(ms, m)
+		} else if errors.Is(err, ebpf.ErrMapIncompatible) {
 			err = d.replace(name, m)
 			d.newFDB = d.newFDB || name == bpfMapFdb
 		}

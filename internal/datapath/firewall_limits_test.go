@@ -85,7 +85,7 @@ func (w *world) whyNot(t testing.TB, words string) string {
 func (w *world) at(t testing.TB, owner uint32, kind bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(owner, &u))
+	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(owner), &u))
 	return int(u.Used[kind])
 }
 

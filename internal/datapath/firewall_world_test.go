@@ -60,7 +60,7 @@ func (w *world) forgetConnections(t testing.TB) {
 	removeAll[bpfFragmentKey, uint64](t, w.dp.Firewall.maps.Fragments)
 	removeAll[bpfFlowKey, bpfFlow](t, w.dp.Flows.maps.Flows)
 	for _, id := range w.dp.numbers.names.portIDs {
-		must(t, w.dp.Limits.maps.OwnerUsages.Put(id, bpfLimitUsage{}))
+		must(t, w.dp.Limits.maps.OwnerUsages.Put(ownerIndex(id), bpfLimitUsage{}))
 	}
 }
 

@@ -98,7 +98,7 @@ func (w *world) honest(t testing.TB) (stay func(what string)) {
 func (w *world) used(t testing.TB, owner uint32, count bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	if err := w.dp.Limits.maps.OwnerUsages.Lookup(owner, &u); err != nil {
+	if err := w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(owner), &u); err != nil {
 		t.Fatal(err)
 	}
 	return int(u.Used[count])

@@ -37,7 +37,7 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		}
 		p0 := w.dp.numbers.names.portIDs["p0"]
 		var u bpfLimitUsage
-		must(t, w.dp.Limits.maps.OwnerUsages.Lookup(p0, &u))
+		must(t, w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(p0), &u))
 		if n := w.at(t, p0, bpfLimitedCountCOUNT_FLOWS); n != want["p0"] || u.Exceeded[bpfLimitedCountCOUNT_FLOWS] != 184 {
 			t.Errorf("observe %t: %d flows, %d over the limit; want %d and 184", observe, n, u.Exceeded[bpfLimitedCountCOUNT_FLOWS], want["p0"])
 		}

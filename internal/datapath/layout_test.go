@@ -158,7 +158,7 @@ func TestWords(t *testing.T) {
 // define is a number that a header of bpf/abi defines.
 func define(t *testing.T, name string) int {
 	t.Helper()
-	return number(t, "../../bpf/abi/*.h", regexp.MustCompile(`(?m)^#define `+name+`\s+(\d+)`))
+	return number(t, "../../bpf/abi/*.h", regexp.MustCompile(`(?m)^#define `+name+`\s+(0x[0-9a-f]+|\d+)`))
 }
 
 // number is what pattern finds in one of the files.
@@ -181,11 +181,11 @@ func number(t *testing.T, files string, pattern *regexp.Regexp) int {
 	if match == nil {
 		t.Fatalf("%s: nothing matches %s", files, pattern)
 	}
-	n, err := strconv.Atoi(string(match[1]))
+	n, err := strconv.ParseInt(string(match[1]), 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return int(n)
 }
 
 // What Go repeats of bpf/abi is the same there. Slot 0 of vports and segments is never used.
@@ -198,6 +198,12 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	size := func(table string) int { return int(spec.Maps[table].MaxEntries) }
+	// usual and most are the default and the maximum of a field of spec.tables.
+	of := func(field, tag string) int {
+		return number(t, "../config/document.go", regexp.MustCompile(`json:"`+field+`,omitempty" jsonschema:"[^"]*`+tag+`=(\d+)`))
+	}
+	usual := func(field string) int { return of(field, "default") }
+	most := func(field string) int { return of(field, "maximum") }
 	for _, c := range []struct {
 		what      string
 		got, want int
@@ -206,22 +212,28 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		{"MaxUDPPorts", MaxUDPPorts, define(t, "MAX_UDP_PORTS")},
 		{"config.maxUDPPorts", config("maxUDPPorts"), define(t, "MAX_UDP_PORTS")},
 		{"config.maxSegments", config("maxSegments"), define(t, "MAX_SEGMENTS") - 1},
-		{"config.maxMembers", config("maxMembers"), define(t, "MAX_MEMBERS")},
-		{"maxMembers", maxMembers, define(t, "MAX_MEMBERS")},
-		{"config.maxAllMembers", config("maxAllMembers"), size(bpfMapMembers)},
-		{"config.maxRemotePairs", config("maxRemotePairs"), size(bpfMapRemotes)},
+		{"maxSegments", maxSegments, define(t, "MAX_SEGMENTS")},
+		{"segmentOwner", segmentOwner, define(t, "SEGMENT_OWNER")},
+		{"tables.vports", usual("vports"), size(bpfMapVports)},
+		{"tables.vports", usual("vports"), define(t, "VPORTS")},
+		{"tables.vports", most("vports"), define(t, "MAX_VPORTS")},
+		{"vports above routers", most("vports") + define(t, "MAX_ROUTERS"), 1 << 16},
+		{"tables.segmentMembers", usual("segmentMembers"), usualMembers},
+		{"tables.segmentMembers", most("segmentMembers"), define(t, "MAX_MEMBERS")},
+		{"tables.members", usual("members"), size(bpfMapMembers)},
+		{"tables.remotes", usual("remotes"), size(bpfMapRemotes)},
+		{"tables.routes", usual("routes"), size(bpfMapRoutes)},
+		{"tables.nextHops", usual("nextHops"), size(bpfMapNexthops)},
+		{"tables.nextHops", most("nextHops"), define(t, "MAX_NEXTHOPS")},
+		{"tables.nextHopGroups", usual("nextHopGroups"), size(bpfMapNexthopGroups)},
 		{"config.maxRouters", config("maxRouters"), size(bpfMapRouters) - 1},
-		{"config.maxRoutes", config("maxRoutes"), size(bpfMapRoutes)},
-		{"config.maxNextHops", config("maxNextHops"), size(bpfMapNexthops) - 1},
-		{"config.maxNextHops", config("maxNextHops"), size(bpfMapNexthopGroups) - 1},
 		{"config.maxAllowed", config("maxAllowed"), size(bpfMapAllowedMacs)},
 		{"config.maxAllowed", config("maxAllowed"), size(bpfMapAllowedAddrs)},
 		{"config.maxPolicies", config("maxPolicies"), size(bpfMapEgressPolicies) - 1},
 		{"config.maxPortForwards", config("maxPortForwards"), size(bpfMapPortForwards)},
 		{"config.maxPools", config("maxPools"), size(bpfMapPool)},
-		{"config.maxVports", config("maxVports"), define(t, "MAX_VPORTS") - 1},
 		{"groupBuckets", groupBuckets, define(t, "NEXTHOP_BUCKETS")},
-		{"egressPlace", egressPlace, define(t, "MAX_VPORTS")},
+		{"egressVports", egressVports, define(t, "MAX_ROUTERS")},
 		{"noEgress", noEgress, define(t, "MAX_EGRESS")},
 		{"EgressBuckets", fib.EgressBuckets, define(t, "EGRESS_BUCKETS")},
 		{"nat.Buckets", nat.Buckets, define(t, "EGRESS_BUCKETS")},

@@ -19,7 +19,7 @@ type keyRing struct {
 
 func (li *Limits) keyRing(owner uint32, count bpfLimitedCount) (keyRing, error) {
 	var limits bpfLimits
-	if err := li.maps.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := li.maps.OwnerLimits.Lookup(ownerIndex(owner), &limits); err != nil {
 		return keyRing{}, fmt.Errorf("read limits: %w", err)
 	}
 	r := keyRing{

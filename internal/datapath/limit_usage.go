@@ -70,7 +70,7 @@ func (li *Limits) LimitUsages() ([]LimitUsage, error) {
 
 func (li *Limits) limitUsage(owner uint32) (LimitUsage, error) {
 	var limits bpfLimits
-	if err := li.maps.OwnerLimits.Lookup(owner, &limits); err != nil {
+	if err := li.maps.OwnerLimits.Lookup(ownerIndex(owner), &limits); err != nil {
 		return LimitUsage{}, fmt.Errorf("read limits: %w", err)
 	}
 	usage := *li.usage(owner)

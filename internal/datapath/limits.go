@@ -10,8 +10,16 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// segmentOwner is the first owner of entries that is a segment, SEGMENT_OWNER of bpf/abi/limits.h.
-const segmentOwner = 8192
+// segmentOwner is the flag of an owner of entries that is a segment, SEGMENT_OWNER of bpf/abi/limits.h.
+const segmentOwner = 0x10000
+
+// ownerIndex is where the maps have an owner, as owner_index() of bpf/abi/limits.h.
+func ownerIndex(owner uint32) uint32 {
+	if owner&segmentOwner != 0 {
+		return owner &^ segmentOwner
+	}
+	return maxSegments + owner
+}
 
 // limitCounts are l's limits of entries, by bpfLimitedCount.
 func limitCounts(l overlay.Limits) [bpfLimitedCountCOUNT_MAX]uint32 {
@@ -86,7 +94,7 @@ func (li *Limits) putLimits(owner uint32, l overlay.Limits) error {
 	if l.Observe {
 		v.Observe = 1
 	}
-	if err := li.maps.OwnerLimits.Put(owner, v); err != nil {
+	if err := li.maps.OwnerLimits.Put(ownerIndex(owner), v); err != nil {
 		return fmt.Errorf("write limits: %w", err)
 	}
 	return nil

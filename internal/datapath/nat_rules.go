@@ -18,8 +18,8 @@ const (
 	// policyFirewall and policyEgress are enum policies of bpf/abi/abi.h.
 	policyFirewall = uint32(0)
 	policyEgress   = uint32(1)
-	// egressPlace is EGRESS_PLACE of bpf/abi: MAX_VPORTS.
-	egressPlace = 8192
+	// egressVports is EGRESS_QUERY_VPORTS of bpf/abi: MAX_ROUTERS.
+	egressVports = 1024
 	// noEgress is the number of rules that lead to no egress: MAX_EGRESS.
 	noEgress = 1024
 )
@@ -60,16 +60,16 @@ func (ep *egressPolicies) planEgressRules(t fib.Tables) (r egressRules, err erro
 	return r, nil
 }
 
-// egressPlaces are the numbers of ports and, above them, of routers.
+// egressPlaces are the numbers of routers and, above them, of ports.
 func (ep *egressPolicies) egressPlaces(t fib.Tables) map[string]uint16 {
 	vports := map[string]uint16{}
 	for _, port := range t.Ports {
 		if !port.Uplink {
-			vports[port.Name] = uint16(ep.numbers.names.portIDs[port.Name])
+			vports[port.Name] = egressVports + uint16(ep.numbers.names.portIDs[port.Name])
 		}
 	}
 	for id, name := range ep.numbers.names.routers {
-		vports[nat.PlaceName(name)] = egressPlace + uint16(id)
+		vports[nat.PlaceName(name)] = uint16(id)
 	}
 	return vports
 }

@@ -42,7 +42,14 @@ func releases() map[int]release {
 		neighbours nexthop_groups nexthops path_groups policy pool port_forwards ports remotes routers routes rules scratch segments
 		stamped stamps teps trace traffic transit_cache transit_tables tx_devmap tx_devmap_generic vnis vports xdp_interfaces
 		former_ct_established former_ct_half_open former_nat_sessions`)}
-	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth, 7: seventh}
+	eighth := release{seventh.roles, split(`allowed_addrs allowed_macs classify_states ct_closed ct_established ct_half_open ct_works current
+		drops egress_policies events fdb flows fragment_works fragments fw_scratches global_counters half_open_counts host_event_buckets host_events
+		host_works icmp_buckets known_options limit_entries limit_largest limit_works local_addrs log_buckets logs members nat_events nat_fragments
+		nat_host_counts nat_inbound nat_over nat_reverse nat_sessions nat_unanswered nat_works neighbour_requests neighbours nexthop_groups nexthops
+		owner_drops owner_limits owner_usages path_groups path_reports policy pool port_forwards ports remotes routers routes rules scratch segments
+		stamped stamps teps trace traffic transit_cache transit_tables tx_devmap tx_devmap_generic vnis vports xdp_interfaces
+		former_ct_established former_ct_half_open former_nat_sessions`)}
+	return map[int]release{1: first, 2: second, 3: third, 4: fourth, 5: fifth, 6: sixth, 7: seventh, 8: eighth}
 }
 
 // Pins are those below the edge's directory, above all those that are not this build's.
@@ -101,7 +108,7 @@ func (pi *Pins) findOthers() error {
 		isMaps := err == nil && path == pi.mapDirOf(abi)
 		_, known := pi.releases[abi]
 		switch {
-		case path == pi.linkDir(), path == pi.mapDir():
+		case path == pi.linkDir(), path == pi.mapDir(), strings.HasPrefix(name, namespacePrefix):
 		case isMaps && known:
 			pi.older = append(pi.older, abi)
 		case isMaps:
@@ -146,6 +153,9 @@ func (pi *Pins) removeOlder() error {
 func (pi *Pins) removeOwn() error {
 	if err := pi.prog.kernel.Pins.RemoveAll(pi.mapDir()); err != nil {
 		return fmt.Errorf("remove the maps: %w", err)
+	}
+	if err := pi.forgetNamespace(); err != nil {
+		return fmt.Errorf("remove the pins: %w", err)
 	}
 	for _, dir := range []string{pi.linkDir(), pi.dir} {
 		err := pi.prog.kernel.Pins.Remove(dir)

@@ -189,7 +189,7 @@ func TestOlderPinsGo(t *testing.T) {
 	w := ownWorld(t, underIPv4)
 	must(t, w.dp.Close())
 	older := w.plantMaps(t, abiVersion-1, releases()[abiVersion-1].maps...)
-	strange := w.plantMaps(t, abiVersion-2, "ends", "wonders")
+	strange := w.plantMaps(t, abiVersion-2, "fdb", "wonders")
 	link := w.plantTCX(t, fmt.Sprintf("sieve-%d", w.dev["p0"].Index), "p0", ebpf.AttachTCXIngress, dropped)
 	known := releases()
 	known[3] = release{append(known[3].roles, "sieve"), known[3].maps}

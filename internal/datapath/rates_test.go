@@ -307,9 +307,9 @@ func TestBucketOfAnotherCoresClock(t *testing.T) {
 	now, err := kernel.Host().Clock.Monotonic()
 	must(t, err)
 	var u bpfLimitUsage
-	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(id, &u))
+	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(id), &u))
 	u.Buckets[bpfLimitedRateRATE_BROADCAST] = bpfTokenBucket{FilledNs: now + 1e9}
-	must(t, w.dp.Limits.maps.OwnerUsages.Put(id, u))
+	must(t, w.dp.Limits.maps.OwnerUsages.Put(ownerIndex(id), u))
 	if drops, _ := w.counted(t, func() { w.fromPort(t, "p0", say(alice, all)) }); drops["storm-control"] != 1 {
 		t.Errorf("drops %v, want the frame refused", drops)
 	}

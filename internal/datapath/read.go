@@ -355,7 +355,7 @@ func (fl *Flows) ageFlows(now uint64) error {
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
 		} else {
-			found[f.Decision.In]++
+			found[ownerIndex(uint32(f.Decision.In))]++
 		}
 	})
 	if err != nil {

@@ -42,8 +42,8 @@ func (po *Ports) planSegments(t fib.Tables, p *plan) error {
 			return err
 		}
 		po.planStatic(id, s, p)
-		if n := p.counts[id]; n > maxMembers {
-			p.unplaced.add(fmt.Errorf("segment %s has %d ports and remotes: what is flooded reaches the first %d", s.Name, n, maxMembers))
+		if most := po.prog.segmentMembers(); p.counts[id] > most {
+			p.unplaced.add(fmt.Errorf("segment %s has %d ports and remotes: what is flooded reaches the first %d (spec.tables.segmentMembers)", s.Name, p.counts[id], most))
 		}
 	}
 	return nil
@@ -210,9 +210,6 @@ func setEVPN(e *bpfSegment, s overlay.Segment, t fib.Tables) {
 		e.GatewayMac = requesterMAC
 	}
 }
-
-// maxMembers is MAX_MEMBERS of bpf/abi/forwarding.h.
-const maxMembers = 1024
 
 // remoteNoLearning is REMOTE_UNTAUGHT of bpf/abi/abi.h.
 const remoteNoLearning = 1 << 31

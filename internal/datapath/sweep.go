@@ -55,7 +55,7 @@ func (fw *Firewall) Sweep() (GCStats, error) {
 func (fw *Firewall) halfOpens(id uint32) (n HalfOpen, err error) {
 	var u bpfLimitUsage
 	var l bpfLimits
-	if err := errors.Join(fw.limits.maps.OwnerUsages.Lookup(id, &u), fw.limits.maps.OwnerLimits.Lookup(id, &l)); err != nil {
+	if err := errors.Join(fw.limits.maps.OwnerUsages.Lookup(ownerIndex(id), &u), fw.limits.maps.OwnerLimits.Lookup(ownerIndex(id), &l)); err != nil {
 		return n, err
 	}
 	// Two cores may count one too many down.

@@ -119,7 +119,7 @@ func TestSweepCounts(t *testing.T) {
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("99"), "drop"}})
 	wrong := bpfLimitUsage{}
 	wrong.Used[bpfLimitedCountCOUNT_HALF_OPEN_IN] = 77
-	must(t, w.dp.Limits.maps.OwnerUsages.Put(w.dp.numbers.names.portIDs["p1"], wrong))
+	must(t, w.dp.Limits.maps.OwnerUsages.Put(ownerIndex(w.dp.numbers.names.portIDs["p1"]), wrong))
 	c := w.sweep(t)
 	if c.Connections != 2 || c.HalfOpen != 2 || c.Waiting != 2 || c.Expired != 0 || c.States["replied"] != 2 || c.States["unreplied"] != 2 {
 		t.Errorf("census %+v, want two of each", c)

@@ -18,6 +18,7 @@ type Config struct {
 	FlowCache overlay.FlowCache
 	Transit   bool // whether there may be transit programs
 	FDB       overlay.FDB
+	Tables    overlay.Tables
 	// Firewall is nil where ports have none. What is in Tables.Firewall is of no concern
 	// here: groups, rules and defaults.
 	Firewall *overlay.Firewall

@@ -181,8 +181,8 @@ func refillBuckets(t testing.TB, w *world) {
 	}
 	for _, owner := range owners {
 		var u bpfLimitUsage
-		must(t, w.dp.Limits.maps.OwnerUsages.Lookup(owner, &u))
+		must(t, w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(owner), &u))
 		u.Buckets, u.Shares = bpfLimitUsage{}.Buckets, bpfLimitUsage{}.Shares
-		must(t, w.dp.Limits.maps.OwnerUsages.Put(owner, u))
+		must(t, w.dp.Limits.maps.OwnerUsages.Put(ownerIndex(owner), u))
 	}
 }

@@ -15,8 +15,10 @@ import (
 const usageStride = (unsafe.Sizeof(bpfLimitUsage{}) + 7) &^ 7
 
 // usage is what an owner has taken, as the programs have it.
-func (li *Limits) usage(owner uint32) *bpfLimitUsage {
-	return (*bpfLimitUsage)(unsafe.Pointer(&li.usages[uintptr(owner)*usageStride]))
+func (li *Limits) usage(owner uint32) *bpfLimitUsage { return li.usageAt(ownerIndex(owner)) }
+
+func (li *Limits) usageAt(index uint32) *bpfLimitUsage {
+	return (*bpfLimitUsage)(unsafe.Pointer(&li.usages[uintptr(index)*usageStride]))
 }
 
 // clearUsage starts what is counted of a number's new owner at zero. The entries of the former
@@ -92,8 +94,8 @@ func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) e
 	found := ho.limits.beginRecount(t.count)
 	err := walk(t.Map, func(k K, v V) {
 		if l := t.learned(&k, &v); l.owner != 0 {
-			found[l.owner]++
-			found[segmentOwner+l.segment]++
+			found[ownerIndex(l.owner)]++
+			found[ownerIndex(segmentOwner+l.segment)]++
 		}
 		do(k, v)
 	})
@@ -104,19 +106,21 @@ func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) e
 	return ho.limits.findLargest(t.count)
 }
 
-// beginRecount is where to count the entries of each owner: what owners are said to have, negated.
+// beginRecount is where to count the entries of each owner, by ownerIndex: what owners are said to have, negated.
 // The data path goes on counting meanwhile.
 func (li *Limits) beginRecount(count bpfLimitedCount) (found []int32) {
 	found = make([]int32, li.maps.OwnerUsages.MaxEntries())
-	for owner := range found {
-		found[owner] = -atomic.LoadInt32(&li.usage(uint32(owner)).Used[count])
+	for index := range found {
+		found[index] = -atomic.LoadInt32(&li.usageAt(uint32(index)).Used[count])
 	}
 	return found
 }
 
 func (li *Limits) endRecount(count bpfLimitedCount, found []int32) {
-	for owner, n := range found {
-		li.addUsed(uint32(owner), count, n)
+	for index, n := range found {
+		if n != 0 {
+			atomic.AddInt32(&li.usageAt(uint32(index)).Used[count], n)
+		}
 	}
 }
 
@@ -124,7 +128,7 @@ func (li *Limits) endRecount(count bpfLimitedCount, found []int32) {
 // is full.
 func (li *Limits) findLargest(count bpfLimitedCount) error {
 	largest, most := uint32(0), uint32(0)
-	for owner := range uint32(segmentOwner) {
+	for owner := range uint32(len(li.numbers.vports)) {
 		if n := li.used(owner, count); n > most {
 			largest, most = owner, n
 		}

@@ -126,7 +126,7 @@ func (po *Ports) putSegments(p *plan) error {
 			return fmt.Errorf("read segment %d: %w", id, err)
 		}
 		want := po.numbers.segments[id]
-		want.Generation, want.Shards, want.Members = now.Generation, now.Shards, p.counts[id]
+		want.Generation, want.Shards, want.Members = now.Generation, now.Shards, min(p.counts[id], po.prog.segmentMembers())
 		if want == now && !p.touched[id] {
 			continue
 		}

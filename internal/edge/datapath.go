@@ -273,7 +273,7 @@ func openLiveness(log *slog.Logger) (Liveness, error) {
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.
 func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	cfg := datapath.Config{
-		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, PinRoot: opts.PinRoot,
+		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, Tables: e.Tables, PinRoot: opts.PinRoot,
 		Transit: plan.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(self(e)),
 	}
 	if e.Firewall != nil {

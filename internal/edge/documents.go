@@ -80,6 +80,9 @@ func (e *edge) statusDocument() (api.Status, error) {
 			s.Problems = append(s.Problems, problem.Warning(
 				"FDB: %d of %d entries are in use: raise spec.fdb.size, or frames to hosts that do not fit are flooded", s.FDB.Used, s.FDB.Size))
 		}
+		for _, warning := range e.config.Warnings {
+			s.Problems = append(s.Problems, problem.Warning("%s", warning))
+		}
 		switch alarm, text := e.cacheAlarm(); alarm {
 		case "":
 		case alarmOff: // somebody wanted it

@@ -364,9 +364,12 @@ func (e *edge) fault(what string) error {
 	return e.faults[what]
 }
 
-// noteVersion says that a file is of an older version of the format, which a later build
+// noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
 // may no longer read.
 func (e *edge) noteVersion(c overlay.Edge) {
+	for _, warning := range c.Warnings {
+		e.log.Warn("the configuration is good, but: " + warning)
+	}
 	if c.APIVersion == config.PreviousVersion {
 		e.log.Warn("the configuration is of an older apiVersion; selvage convert -w rewrites it", "file", e.opts.ConfigPath, "apiVersion", c.APIVersion)
 	}

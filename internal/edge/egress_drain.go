@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/replace"
 )
 
 const (
@@ -147,7 +148,7 @@ func (e *edge) saveGateways() {
 	s.gateways.saved = now
 	s.mu.Unlock()
 	if !same {
-		e.reportProblem(rememberGateways, writeJSON(file, now))
+		e.reportProblem(rememberGateways, errors.Join(writeJSON(file, now), saveDrain(e.drainFile(), now.Drain)))
 	}
 }
 
@@ -157,16 +158,23 @@ func (e *edge) loadGateways() error {
 	e.pathSelector.mu.Lock()
 	e.pathSelector.gateways.file = file
 	e.pathSelector.mu.Unlock()
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	var was remembered
+	text, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &was)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	kept, rebooted, err := loadDrain(e.drainFile())
+	if err != nil {
+		return err
+	}
+	if kept != nil { // otherwise a process of a build that kept none may have one
+		was.Drain = kept
+	}
+	if rebooted {
+		e.log.Warn("this gateway was drained before the reboot and stays so: selvage undrain ends that", "asked", was.Drain.Asked)
 	}
 	s := &e.pathSelector
 	s.mu.Lock()
@@ -185,8 +193,5 @@ func writeJSON(path string, document any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return replace.File(path, append(text, '\n'))
 }

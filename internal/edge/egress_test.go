@@ -207,6 +207,54 @@ func TestDrain(t *testing.T) {
 	w.says(bfd.InService)
 }
 
+// A drain for a reboot is one after it too, until somebody ends it; its deadline is that of a
+// clock that nobody sets.
+func TestDrainOutlastsReboots(t *testing.T) {
+	w := newEgressWorld(newWorld(t))
+	w.opts.RemoveAtExit = false
+	c, stop := w.run()
+	w.served(bfd.InService)
+	w.owns(2)
+	if _, err := c.Egress().Drain(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	w.owns(0)
+	must(t, stop())
+	file := filepath.Join(w.opts.StateDir, "a", "drain")
+	text, err := os.ReadFile(file)
+	must(t, err)
+	var kept savedDrain
+	must(t, json.Unmarshal(text, &kept))
+	kept.Drain.Deadline = time.Now().Add(-time.Hour) // as of a clock that was set
+	rewrite := func() {
+		text, err := json.Marshal(kept)
+		must(t, err)
+		must(t, os.WriteFile(file, text, 0o600))
+		must(t, os.RemoveAll(filepath.Join(w.opts.RuntimeDir, "a.egress")))
+	}
+	rewrite()
+	c, stop = w.run()
+	if d := fetched(t, c.Egress().Info).Drain; d == nil || d.Done || time.Until(d.Deadline) < 50*time.Minute {
+		t.Errorf("after a restart: drain %+v", d)
+	}
+	must(t, stop())
+	kept.Boot = "another"
+	rewrite()
+	c, _ = w.run()
+	w.served(bfd.InService)
+	w.says(bfd.OutOfService)
+	if d := fetched(t, c.Egress().Info).Drain; d == nil || !d.Done {
+		t.Errorf("after a reboot: drain %+v, want it done", d)
+	}
+	if _, err := c.Egress().Undrain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.owns(2)
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the drain is still kept")
+	}
+}
+
 // What cannot be drained is said.
 func TestDrainRefused(t *testing.T) {
 	for want, change := range map[string]func(*world){

@@ -26,6 +26,22 @@ func checkName(name string) error {
 	return nil
 }
 
+// checkOwner refuses a runtime directory in which others may put files in the place of the edge's.
+func checkOwner(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("runtime directory %s: %w", dir, err)
+	}
+	const advice = "give --runtime-dir a directory that only root may write to"
+	if own := uint32(os.Geteuid()); st.Uid != own && st.Uid != 0 {
+		return fmt.Errorf("runtime directory %s belongs to user %d: %s", dir, st.Uid, advice)
+	}
+	if st.Mode&unix.S_IWOTH != 0 {
+		return fmt.Errorf("runtime directory %s may be written to by everybody: %s", dir, advice)
+	}
+	return nil
+}
+
 // acquire takes the lock of name in dir, or says which process has it.
 func acquire(dir, name string) (*lock, error) {
 	if err := checkName(name); err != nil {
@@ -33,6 +49,9 @@ func acquire(dir, name string) (*lock, error) {
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
+	}
+	if err := checkOwner(dir); err != nil {
+		return nil, err
 	}
 	l := &lock{path: filepath.Join(dir, name+".lock")}
 	for {

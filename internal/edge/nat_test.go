@@ -358,6 +358,28 @@ func TestGatewayWaitsForNATSessions(t *testing.T) {
 	w.owns(2)
 }
 
+// Gateways that are configured differently are a problem; the link says what has to be alike.
+func TestGatewaysConfiguredDifferently(t *testing.T) {
+	w := newEgressWorld(newWorld(t)).replicated()
+	w.exits.states = map[replica.ID]replica.State{gw2Link: {Connected: true, Synced: true, Differs: []string{"group gws", "policy web"}}}
+	c, _ := w.run()
+	w.served(bfd.InService)
+	for _, what := range []string{"group gws", "policy web"} {
+		w.within(what, func() bool { return w.problem(c, "gateway gw2 has another configuration of "+what) })
+	}
+	if r := fetched(t, c.Egress().Info).Replication; len(r) != 1 || len(r[0].Differs) != 2 {
+		t.Errorf("replication %+v", r)
+	}
+	w.mu.Lock()
+	parts := w.exits.links[0].Parts
+	w.exits.states = map[replica.ID]replica.State{gw2Link: {Connected: true, Synced: true}}
+	w.mu.Unlock()
+	if _, ok := parts["group gws"]; !ok || len(parts) < 2 {
+		t.Errorf("the other gateway is told of %d parts", len(parts))
+	}
+	w.within("problem over", func() bool { return !w.problem(c, "another configuration") })
+}
+
 // Sessions that live are told of again before they expire at the other gateway.
 func TestRefresh(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()

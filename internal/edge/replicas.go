@@ -70,6 +70,22 @@ func groupLinks(e overlay.Edge, g overlay.GatewayGroup) (links []replica.Link) {
 	return links
 }
 
+// described are links with what both ends have to be configured with alike.
+func described(e overlay.Edge, links []replica.Link) []replica.Link {
+	for i, l := range links {
+		links[i].Parts = map[string]replica.Part{}
+		for _, g := range e.Egress.Gateways {
+			if !slices.ContainsFunc(groupLinks(e, g), func(o replica.Link) bool { return o.ID() == l.ID() }) {
+				continue
+			}
+			for name, hash := range nat.Fingerprints(g, e.Egress.Policies) {
+				links[i].Parts[name] = hash
+			}
+		}
+	}
+	return links
+}
+
 // audiences are the links that hear of the sessions of a policy, by the tag of its name.
 func audiences(e overlay.Edge) map[uint32][]replica.ID {
 	all := make(map[uint32][]replica.ID)
@@ -188,7 +204,7 @@ func (e *edge) replicate() {
 		s.gateways.replicas = r.States
 		s.mu.Unlock()
 	}
-	e.reportProblem(replicateProblem, e.replication.Set(links))
+	e.reportProblem(replicateProblem, e.replication.Set(described(e.config, links)))
 }
 
 // replicateProblem names the fault of replication that cannot be had.
@@ -263,7 +279,7 @@ func (e *edge) replicationInfos() []api.ReplicationInfo {
 		s := states[l.ID()]
 		info := api.ReplicationInfo{
 			Gateway: l.Remote, Port: l.Port, Connected: s.Connected, Since: s.Since, Synced: s.Synced, Why: s.Why,
-			Sent: s.Sent, Received: s.Received, Resyncs: s.Resyncs,
+			Sent: s.Sent, Received: s.Received, Resyncs: s.Resyncs, Differs: s.Differs,
 		}
 		if n, ok := e.replicas.conflicts.Load(l.ID()); ok {
 			info.Conflicts = n.(uint64)
@@ -280,6 +296,10 @@ func (e *edge) replicationProblems(all map[netip.Addr]gatewayStates, now time.Ti
 			problems = append(problems, problem.Warning(
 				"egress: sessions are not replicated with %s, so its connections would not survive its failure: %s: check TCP port %d between both",
 				gatewayName(e.config, l.Gateway), l.Why, l.Port))
+		}
+		for _, what := range l.Differs {
+			problems = append(problems, problem.Warning("egress: gateway %s has another configuration of %s, so both or none of them may own an address: "+
+				"give all gateways the same spec.egress.gateways and policies", gatewayName(e.config, l.Gateway), what))
 		}
 	}
 	return problems

@@ -32,7 +32,7 @@ import (
 	"github.com/selvage/selvage/internal/replica"
 )
 
-// DefaultStateDir holds what outlasts a reboot: the revisions of the configuration.
+// DefaultStateDir holds what outlasts a reboot: the revisions of the configuration, and drains.
 const DefaultStateDir = "/var/lib/selvage"
 
 // defaultResync is how often everything is compared again without an event.

@@ -1,132 +1,234 @@
-// Package ethtool asks and changes network adapters by ethtool's ioctls: the library
-// safchain/ethtool, on stacks that stay where they are.
+// Package ethtool asks and changes network adapters by the kernel's SIOCETHTOOL ioctl, whose
+// structures are those of include/uapi/linux/ethtool.h.
 //
-// Its one invariant: whatever the library asks the kernel, it asks in hold. Up to v0.7.0 it
-// keeps addresses of its variables as numbers (uintptr), of which the runtime knows nothing:
-// when the goroutine's stack moves before the ioctl, the kernel writes to where the variable
-// was, and the answer is empty or worse. Its pull request 139 cures that and is in no release;
-// with the first that has it, this package goes and its users import the library.
+// Its one invariant: the kernel writes into memory that is mapped for one question and has a
+// guard behind it, never into the heap or a stack. An answer that is longer than the kernel said
+// it would be (an adapter got more queues meanwhile) is EFAULT, not another variable's end.
 package ethtool
 
 import (
-	"runtime"
-	"sync"
+	"fmt"
 
-	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
 )
 
-type (
-	// DriverInfo tells who drives an interface.
-	DriverInfo = ethtool.DrvInfo
-	// FeatureState is an offload and what may be done with it.
-	FeatureState = ethtool.FeatureState
-	// Ring is how many frames an adapter's queues hold.
-	Ring = ethtool.Ring
-	// Channels are an adapter's queues.
-	Channels = ethtool.Channels
-	// Pause is Ethernet's flow control.
-	Pause = ethtool.Pause
-	// Coalesce is how long an adapter waits before it interrupts.
-	Coalesce = ethtool.Coalesce
+// Sets of words: enum ethtool_stringset.
+const (
+	setStats    = 1
+	setFeatures = 4
 )
+
+// DriverInfo tells who drives an interface.
+type DriverInfo struct{ Driver, Version, FwVersion, BusInfo string }
+
+// FeatureState is an offload and what may be done with it.
+type FeatureState struct{ Available, Requested, Active, NeverChanged bool }
+
+// Ring is how many frames an adapter's queues hold.
+type Ring struct{ RxMaxPending, TxMaxPending, RxPending, TxPending uint32 }
+
+// Channels are an adapter's queues.
+type Channels struct{ MaxRx, MaxTx, MaxCombined, RxCount, TxCount, CombinedCount uint32 }
+
+// Pause is Ethernet's flow control; 0 is off.
+type Pause struct{ Autoneg, RxPause, TxPause uint32 }
+
+// Coalesce is how long an adapter waits before it interrupts.
+type Coalesce struct{ RxCoalesceUsecs, UseAdaptiveRxCoalesce uint32 }
 
 // Tool asks in one network namespace. Its methods may be called from any thread, take an
 // interface by its name and return the kernel's unix.Errno as it is.
-type Tool struct{ library *ethtool.Ethtool }
+type Tool struct{ fd int }
 
 // Open opens a tool in the network namespace of the calling thread.
 func Open() (*Tool, error) {
-	library, err := ethtool.NewEthtool()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Tool{library}, nil
+	return &Tool{fd}, nil
 }
 
 // Close ends the asking.
-func (t *Tool) Close() { t.library.Close() }
+func (t *Tool) Close() { unix.Close(t.fd) }
 
 // Features are the offloads that are in force, by the kernel's names.
 func (t *Tool) Features(name string) (map[string]bool, error) {
-	return ask(t.library.Features, name)
+	states, err := t.FeaturesWithState(name)
+	if err != nil {
+		return nil, err
+	}
+	on := make(map[string]bool, len(states))
+	for feature, s := range states {
+		on[feature] = s.Active
+	}
+	return on, nil
 }
 
 // FeaturesWithState are the offloads by the kernel's names.
 func (t *Tool) FeaturesWithState(name string) (map[string]FeatureState, error) {
-	return ask(t.library.FeaturesWithState, name)
+	names, err := t.names(name, setFeatures)
+	if err != nil {
+		return nil, err
+	}
+	var blocks []featureBlock
+	size := featureBlocks(len(names))
+	err = t.ask(name, unix.ETHTOOL_GFEATURES, 8+16*size, func(m message) { m.put(4, uint32(size)) }, func(m message) {
+		for i := range size {
+			at := 8 + 16*i
+			blocks = append(blocks, featureBlock{m.word(at), m.word(at + 4), m.word(at + 8), m.word(at + 12)})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[string]FeatureState, len(names))
+	for i, feature := range names {
+		if feature != "" {
+			states[feature] = blocks[i/32].state(i % 32)
+		}
+	}
+	return states, nil
+}
+
+// featureBlock has a bit for each of 32 offloads.
+type featureBlock struct{ available, requested, active, neverChanged uint32 }
+
+func featureBlocks(features int) int { return (features + 31) / 32 }
+
+func (b featureBlock) state(bit int) FeatureState {
+	is := func(word uint32) bool { return word>>bit&1 == 1 }
+	return FeatureState{Available: is(b.available), Requested: is(b.requested), Active: is(b.active), NeverChanged: is(b.neverChanged)}
 }
 
 // Change turns offloads on or off, by the kernel's names. The driver may leave some as they
 // were without an error; a name that the kernel does not know is one.
 func (t *Tool) Change(name string, features map[string]bool) error {
-	_, err := ask(func(name string) (struct{}, error) {
-		return struct{}{}, t.library.Change(name, features)
-	}, name)
-	return err
+	names, err := t.names(name, setFeatures)
+	if err != nil {
+		return err
+	}
+	numbers := make(map[string]int, len(names))
+	for i, feature := range names {
+		numbers[feature] = i
+	}
+	size := featureBlocks(len(names))
+	valid, requested := make([]uint32, size), make([]uint32, size)
+	for feature, on := range features {
+		i, known := numbers[feature]
+		if !known || feature == "" {
+			return fmt.Errorf("the kernel knows no offload %q", feature)
+		}
+		valid[i/32] |= 1 << (i % 32)
+		if on {
+			requested[i/32] |= 1 << (i % 32)
+		}
+	}
+	return t.ask(name, unix.ETHTOOL_SFEATURES, 8+8*size, func(m message) {
+		m.put(4, uint32(size))
+		for i := range size {
+			m.put(8+8*i, valid[i])
+			m.put(12+8*i, requested[i])
+		}
+	}, nil)
 }
 
 // DriverInfo tells who drives the interface.
-func (t *Tool) DriverInfo(name string) (DriverInfo, error) { return ask(t.library.DriverInfo, name) }
+func (t *Tool) DriverInfo(name string) (d DriverInfo, err error) {
+	const size = 196
+	err = t.ask(name, unix.ETHTOOL_GDRVINFO, size, nil, func(m message) {
+		d = DriverInfo{Driver: m.text(4), Version: m.text(36), FwVersion: m.text(68), BusInfo: m.text(100)}
+	})
+	return d, err
+}
 
 // DriverName is the name of the interface's driver.
-func (t *Tool) DriverName(name string) (string, error) { return ask(t.library.DriverName, name) }
+func (t *Tool) DriverName(name string) (string, error) {
+	info, err := t.DriverInfo(name)
+	return info.Driver, err
+}
 
-// Speed is in Mbit/s, by ETHTOOL_GSET, which the kernel converts to; GLINKSETTINGS of the
-// library does not fit all kernels. The value for unknown is a number as well.
+// Speed is in Mbit/s, by ETHTOOL_GSET, which the kernel converts to. The value for unknown is a
+// number as well: all ones.
 func (t *Tool) Speed(name string) (mbps uint32, err error) {
-	return ask(func(name string) (uint32, error) {
-		var settings ethtool.EthtoolCmd
-		return t.library.CmdGet(&settings, name)
-	}, name)
+	const size, low, high = 44, 12, 28
+	err = t.ask(name, unix.ETHTOOL_GSET, size, nil, func(m message) {
+		mbps = uint32(m.half(high))<<16 | uint32(m.half(low))
+		if mbps == 1<<16-1 {
+			mbps = 1<<32 - 1
+		}
+	})
+	return mbps, err
 }
 
 // Ring is the size of the queues.
-func (t *Tool) Ring(name string) (Ring, error) { return ask(t.library.GetRing, name) }
-
-// Channels is the number of queues.
-func (t *Tool) Channels(name string) (Channels, error) { return ask(t.library.GetChannels, name) }
-
-// Pause is the flow control.
-func (t *Tool) Pause(name string) (Pause, error) { return ask(t.library.GetPause, name) }
-
-// Coalesce is the rule for interrupts.
-func (t *Tool) Coalesce(name string) (Coalesce, error) { return ask(t.library.GetCoalesce, name) }
-
-// Stats are the counters of the driver.
-func (t *Tool) Stats(name string) (map[string]uint64, error) { return ask(t.library.Stats, name) }
-
-// ask puts a question about an interface in a goroutine of its own, whose stack is as small yet
-// as hold expects it.
-func ask[Answer any](question func(string) (Answer, error), name string) (answer Answer, err error) {
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		hold(func() { answer, err = question(name) })
+func (t *Tool) Ring(name string) (r Ring, err error) {
+	err = t.ask(name, unix.ETHTOOL_GRINGPARAM, 36, nil, func(m message) {
+		r = Ring{RxMaxPending: m.word(4), TxMaxPending: m.word(16), RxPending: m.word(20), TxPending: m.word(32)}
 	})
-	asking.Wait()
-	return answer, err
+	return r, err
 }
 
-// hold calls f, which is the library, on a stack that does not move while numbers stand for
-// addresses on it. As of Go 1.26 (runtime/stack.go), a stack's size is a power of two, and it
-// moves only to become
-//
-//   - larger, when a function needs more than is left. These 512 KiB and what is above them
-//     make it 1 MiB or more, of which nearly half are left, and the library takes 50 KiB. Built
-//     with -race or without optimization, its getNames takes 1 MiB more; then the stack grows
-//     to 2 MiB as that function is entered, which is before it has an address, and its callers
-//     have none yet;
-//   - smaller, when less than a quarter is used as the garbage collector passes: these 512 KiB
-//     are a quarter of 2 MiB. Only where goroutines use nearly 2 MiB on average does the
-//     runtime start one with a larger stack.
-//
-// Nothing is written to the four, so their memory is not touched.
-//
-//go:noinline
-func hold(f func()) {
-	var a, b, c, d [128 << 10]byte // a larger variable would be on the heap
-	f()
-	runtime.KeepAlive(&a)
-	runtime.KeepAlive(&b)
-	runtime.KeepAlive(&c)
-	runtime.KeepAlive(&d)
+// Channels is the number of queues.
+func (t *Tool) Channels(name string) (c Channels, err error) {
+	err = t.ask(name, unix.ETHTOOL_GCHANNELS, 36, nil, func(m message) {
+		c = Channels{
+			MaxRx: m.word(4), MaxTx: m.word(8), MaxCombined: m.word(16),
+			RxCount: m.word(20), TxCount: m.word(24), CombinedCount: m.word(32),
+		}
+	})
+	return c, err
+}
+
+// Pause is the flow control.
+func (t *Tool) Pause(name string) (p Pause, err error) {
+	err = t.ask(name, unix.ETHTOOL_GPAUSEPARAM, 16, nil, func(m message) {
+		p = Pause{Autoneg: m.word(4), RxPause: m.word(8), TxPause: m.word(12)}
+	})
+	return p, err
+}
+
+// Coalesce is the rule for interrupts.
+func (t *Tool) Coalesce(name string) (c Coalesce, err error) {
+	err = t.ask(name, unix.ETHTOOL_GCOALESCE, 92, nil, func(m message) {
+		c = Coalesce{RxCoalesceUsecs: m.word(4), UseAdaptiveRxCoalesce: m.word(40)}
+	})
+	return c, err
+}
+
+// Stats are the counters of the driver.
+func (t *Tool) Stats(name string) (map[string]uint64, error) {
+	names, err := t.names(name, setStats)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	stats := make(map[string]uint64, len(names))
+	err = t.ask(name, unix.ETHTOOL_GSTATS, 8+8*len(names), func(m message) { m.put(4, uint32(len(names))) }, func(m message) {
+		for i, stat := range names[:min(len(names), int(m.word(4)))] {
+			stats[stat] = m.long(8 + 8*i)
+		}
+	})
+	return stats, err
+}
+
+// names are the words of a set, by number.
+func (t *Tool) names(name string, set uint32) (list []string, err error) {
+	var count int
+	err = t.ask(name, unix.ETHTOOL_GSSET_INFO, 16+4, func(m message) { m.putLong(8, 1<<set) }, func(m message) {
+		if m.long(8)>>set&1 == 1 {
+			count = int(m.word(16))
+		}
+	})
+	if err != nil || count == 0 {
+		return nil, err
+	}
+	err = t.ask(name, unix.ETHTOOL_GSTRINGS, 12+count*textLength, func(m message) {
+		m.put(4, set)
+		m.put(8, uint32(count))
+	}, func(m message) {
+		for i := range min(count, int(m.word(8))) {
+			list = append(list, m.text(12+i*textLength))
+		}
+	})
+	return list, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -16,6 +17,9 @@ const (
 	checksumDeviceMTU = 65535
 	// iflaVXLANVNIFilter is IFLA_VXLAN_VNIFILTER of linux/if_link.h (Linux 5.18).
 	iflaVXLANVNIFilter = 30
+	// gatherAgain is between attempts to have a device that another has: each is an event, and so
+	// the next look at the host.
+	gatherAgain = 5 * time.Minute
 )
 
 // ChecksumDeviceName is the name of the checksummer of a UDP port.
@@ -35,16 +39,21 @@ func (h *Host) ensureChecksumDevices(want, gather []uint16) error {
 		errs = append(errs, h.ensureChecksumDevice(port))
 	}
 	for _, port := range gather {
-		if slices.Contains(want, port) || h.ungathered[port] {
+		if slices.Contains(want, port) || time.Since(h.ungathered[port]) < gatherAgain {
 			continue
 		}
 		if err := h.ensureChecksumDevice(port); err != nil {
-			h.ungathered[port] = true // asked for once: each attempt would be an event
+			first := h.ungathered[port].IsZero()
+			h.ungathered[port] = time.Now()
 			if slices.Contains(h.held.ChecksumDevices, port) {
 				errs = append(errs, h.releaseChecksumDevice(port))
 			}
-			h.log.Info("tunnel packets are not put together before the edge", "udp_port", port, "why", err)
+			if first {
+				h.log.Info("tunnel packets are not put together before the edge", "udp_port", port, "why", err)
+			}
+			continue
 		}
+		delete(h.ungathered, port)
 	}
 	return errors.Join(errs...)
 }

@@ -135,6 +135,16 @@ func TestEnsureGRODevice(t *testing.T) {
 			t.Fatal("a device is there that cannot listen")
 		}
 	}
+	b.must(b.near.LinkDel(b.link(b.near, "theirs")))
+	b.must(h.Ensure(want))
+	if b.exists("svx4789") {
+		t.Error("it was asked for again at once: each attempt is an event")
+	}
+	h.ungathered[tunnelPort] = time.Now().Add(-gatherAgain)
+	b.must(h.Ensure(want))
+	if got := b.checksumDevices(h); got[tunnelPort] == 0 {
+		t.Error("it was not asked for again when the port had become free")
+	}
 }
 
 func TestEnsureChecksumDeviceConflicts(t *testing.T) {

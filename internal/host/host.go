@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/ethtool"
+	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -108,7 +109,7 @@ type Host struct {
 	handle     *netlink.Handle
 	tool       *ethtool.Tool
 	xdp        *xdpQuery
-	ungathered map[uint16]bool // UDP ports whose gatherer could not be had
+	ungathered map[uint16]time.Time // UDP ports whose gatherer could not be had, and when
 	log        *slog.Logger
 	held       *record
 	known      neighbours
@@ -127,8 +128,8 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]bool)}
-	if h.held, err = readRecord(recordPath, namespaceCookie()); err != nil {
+	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]time.Time)}
+	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
 	// Sockets stay in the namespace of the thread that opened them.
@@ -173,19 +174,4 @@ func (h *Host) closeSockets() error {
 	h.xdp.close()
 	h.handle.Close()
 	return h.ns.Close()
-}
-
-// namespaceCookie identifies the calling thread's network namespace until the
-// next boot (inode numbers are reused), or is 0 where the kernel has no cookies.
-func namespaceCookie() uint64 {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0
-	}
-	return cookie
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/selvage/selvage/internal/namespace"
+	"github.com/selvage/selvage/internal/replace"
 )
 
 // record is the file of what Hold changed. It is written before a change and
@@ -38,8 +41,8 @@ type heldLink struct {
 
 // readRecord reads the file at path. One of another namespace (or of before a
 // reboot) is about links that are not ours to change, and is not taken over.
-func readRecord(path string, namespace uint64) (*record, error) {
-	r := &record{path: path, Namespace: namespace}
+func readRecord(path string, here uint64) (*record, error) {
+	r := &record{path: path, Namespace: here}
 	old, err := parseRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -47,7 +50,7 @@ func readRecord(path string, namespace uint64) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if old.Namespace == namespace {
+	if old.Namespace == here {
 		r.NextHops, r.Promisc = old.NextHops, old.Promisc
 		r.ChecksumDevices, r.GRODevice, r.Offloads = old.ChecksumDevices, old.GRODevice, old.Offloads
 	}
@@ -61,7 +64,7 @@ func IsElsewhere(path string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && r.Namespace != namespaceCookie(), err
+	return err == nil && r.Namespace != namespace.Cookie(), err
 }
 
 // parseRecord is the record as the file has it, whosever it is.
@@ -130,14 +133,10 @@ func (r *record) write() error {
 	if err != nil {
 		return fmt.Errorf("record of host changes: %w", err)
 	}
-	next := r.path + ".new"
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o755); err != nil {
 		return fmt.Errorf("record of host changes: %w", err)
 	}
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fmt.Errorf("record of host changes: %w", err)
-	}
-	if err := os.Rename(next, r.path); err != nil {
+	if err := replace.File(r.path, data); err != nil {
 		return fmt.Errorf("record of host changes: %w", err)
 	}
 	return nil

@@ -49,10 +49,13 @@ type Edge struct {
 	Name string
 	// APIVersion is that of the file, which may be older than what this build writes.
 	APIVersion string
+	// Warnings are what to look after in the file although it is good.
+	Warnings []string
 
 	Underlay  Underlay
 	FlowCache FlowCache
 	FDB       FDB
+	Tables    Tables
 	Transit   Transit
 	// Remotes are the other edges that have a name or several tunnel endpoints.
 	Remotes  []Remote
@@ -103,6 +106,17 @@ type FDB struct {
 	Ageing time.Duration // of a learned entry without traffic
 	// Duplicates is when a learned address is frozen; its time doubles when it is again.
 	Duplicates Duplicates
+}
+
+// Tables sizes, in entries, what is configured or comes by BGP. 0 is the size that is usual.
+type Tables struct {
+	Vports         uint32 // ports and paths to remotes; number 0 is none
+	SegmentMembers uint32 // ports and remotes of one segment
+	Members        uint32 // of all segments
+	Remotes        uint32 // addresses of remotes in all segments
+	Routes         uint32
+	NextHops       uint32 // number 0 is none
+	NextHopGroups  uint32 // likewise
 }
 
 // Segment is one layer 2 broadcast domain: one VNI of one encapsulation at one

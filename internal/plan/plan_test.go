@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +103,27 @@ func TestDesiredTables(t *testing.T) {
 
 // A port with segmentation offload turned off gets no large segments: neither put
 // together nor past its device, which has them cut.
+// Two ports that name one interface, by its name and by another of its names, are one: the
+// first has it, and the other is a problem.
+func TestPortsOfOneInterface(t *testing.T) {
+	e, v := edge(), state()
+	e.Ports = append(e.Ports, overlay.Port{Name: "p2", Interface: "uplink-of-tap", Segment: "blue"},
+		overlay.Port{Name: "p3", Interface: "uplink-of-tap", VLANs: []overlay.PortVLAN{{VLAN: 7, Segment: "blue"}}})
+	v.Links["uplink-of-tap"] = v.Links["tap1"]
+	tables, problems := desired(e, v, nil)
+	want := "p2: interface uplink-of-tap is that of p1, by another name: give each an interface, or a VLAN, of its own"
+	if !slices.Contains(problems, want) || len(problems) != 1 {
+		t.Errorf("problems %q, want %q", problems, want)
+	}
+	var names []string
+	for _, p := range tables.Ports {
+		names = append(names, p.Name)
+	}
+	if !slices.Equal(names, []string{"p0", "p1", "p3.7"}) {
+		t.Errorf("ports %q", names)
+	}
+}
+
 func TestPortsWithoutSegments(t *testing.T) {
 	v := state()
 	for name, link := range v.Links {

@@ -53,7 +53,11 @@ func Attachments(e overlay.Edge) (list []Attachment) {
 }
 
 func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []problem.Problem) {
-	reported := make(map[string]bool)
+	type place struct {
+		ifindex int
+		vlan    uint16
+	}
+	reported, taken := make(map[string]bool), make(map[place]string)
 	for _, a := range Attachments(e) {
 		link, ok := v.Links[a.Interface]
 		if text := linkProblem(a, link, ok); text != "" && !reported[text] {
@@ -63,6 +67,12 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []pr
 		if !ok {
 			continue
 		}
+		at := place{link.Index, a.VLAN}
+		if first, twice := taken[at]; twice { // by another of the interface's names
+			problems = append(problems, problem.Error("%s: interface %s is that of %s, by another name: give each an interface, or a VLAN, of its own", a.Name, a.Interface, first))
+			continue
+		}
+		taken[at] = a.Name
 		ports = append(ports, fib.Port{
 			Name: a.Name, Ifindex: link.Index, VLAN: a.VLAN, Segment: a.Segment, MTU: link.MTU, Peer: ByPeer(link),
 			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed, Limits: a.Limits, AllowRA: a.AllowRA, DHCPServer: a.DHCPServer,

@@ -39,11 +39,12 @@ const (
 	kindDelete      // records of sessions that ended
 	kindSynced      // all sessions that there were have been sent
 	kindBeat        // nothing, so that the other end hears something
+	kindParts       // what the ends have to be configured with alike
 	kindEnd
 )
 
 func (k kind) String() string {
-	names := [...]string{kindHello: "hello", kindProof: "proof", kindPut: "put", kindDelete: "delete", kindSynced: "synced", kindBeat: "beat"}
+	names := [...]string{kindHello: "hello", kindProof: "proof", kindPut: "put", kindDelete: "delete", kindSynced: "synced", kindBeat: "beat", kindParts: "parts"}
 	if k == 0 || k >= kindEnd {
 		return fmt.Sprintf("kind %d", uint8(k))
 	}
@@ -59,6 +60,8 @@ func (k kind) limit() int {
 		return sha256.Size
 	case kindPut, kindDelete:
 		return maxPayload
+	case kindParts:
+		return maxParts
 	}
 	return 0
 }

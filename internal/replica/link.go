@@ -34,11 +34,13 @@ type link struct {
 	mu    sync.Mutex
 	now   *session
 	state State // but for the counters of now
+	parts map[string]Part
+	other map[string]Part // of the other end, as it said last
 }
 
 // open makes a link, which dials if that is this end's part.
 func (r *Replicator) open(want Link) *link {
-	l := &link{Link: want, state: State{Since: time.Now(), Why: "not yet tried"}}
+	l := &link{Link: want, parts: want.Parts, state: State{Since: time.Now(), Why: "not yet tried"}}
 	if !want.dials() {
 		l.state.Why = "the other gateway, which is to open it, has not"
 	}
@@ -65,6 +67,7 @@ func (l *link) read() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.state
+	s.Differs = differences(l.parts, l.other)
 	if l.now != nil {
 		s.Synced = l.now.synced.Load()
 		s.Sent += l.now.sent.Load()
@@ -78,7 +81,7 @@ func (l *link) read() State {
 func (l *link) attach(s *session) {
 	l.mu.Lock()
 	was := l.now
-	l.now = s
+	l.now, l.other = s, nil
 	l.state.Connected, l.state.Since, l.state.Why = true, time.Now(), ""
 	l.mu.Unlock()
 	if was != nil {

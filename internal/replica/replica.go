@@ -27,7 +27,12 @@ type Link struct {
 	Local, Remote netip.Addr
 	Port          uint16
 	Key           []byte // nil: no authentication
+	// Parts are hashes of what both ends have to be configured with alike, by its name.
+	Parts map[string]Part
 }
+
+// Part is a hash.
+type Part = [16]byte
 
 // ID names the link.
 func (l Link) ID() ID { return ID{l.Remote, l.Port} }
@@ -69,6 +74,8 @@ type State struct {
 	// Synced says that the other end has sent all that it had when the connection began.
 	Synced bool
 	Why    string // it is not connected
+	// Differs are the names of parts that are others at the other end, in order.
+	Differs []string
 	// Sent and Received count records, Resyncs the connections that were cut because the
 	// other end was too slow or something was missed.
 	Sent, Received, Resyncs uint64
@@ -157,8 +164,10 @@ func (r *Replicator) set(links []Link) error {
 	}
 	r.mu.Lock()
 	for _, id := range slices.SortedFunc(maps.Keys(wanted), ID.compare) {
-		if r.links[id] == nil {
+		if l := r.links[id]; l == nil {
 			r.links[id] = r.open(wanted[id])
+		} else {
+			l.setParts(wanted[id].Parts)
 		}
 	}
 	r.mu.Unlock()
@@ -226,11 +235,11 @@ func (r *Replicator) connect(ctx context.Context, l *link, c net.Conn, listens b
 	if err := c.SetDeadline(time.Now().Add(shakeTimeout)); err != nil {
 		return err
 	}
-	seals, err := shake(c, l.Link, r.Format, listens)
+	other, err := shake(c, l.Link, r.Format, listens)
 	if err != nil {
 		return err
 	}
-	s := newSession(r, l, c, seals)
+	s := newSession(r, l, c, other)
 	l.attach(s)
 	r.notify()
 	err = s.run()

@@ -26,7 +26,7 @@ type session struct {
 	r     *Replicator
 	link  *link
 	conn  net.Conn
-	seals seals
+	other peer
 
 	sending        sync.Mutex // one frame
 	synced         atomic.Bool
@@ -37,6 +37,7 @@ type session struct {
 	waiting []batch
 	records int // that wait
 	why     error
+	tell    bool // the link's parts
 	more    chan struct{}
 }
 
@@ -46,8 +47,8 @@ type batch struct {
 	records []byte
 }
 
-func newSession(r *Replicator, l *link, c net.Conn, s seals) *session {
-	return &session{r: r, link: l, conn: c, seals: s, more: make(chan struct{}, 1)}
+func newSession(r *Replicator, l *link, c net.Conn, other peer) *session {
+	return &session{r: r, link: l, conn: c, other: other, tell: true, more: make(chan struct{}, 1)}
 }
 
 // cut ends the session for a reason.
@@ -88,6 +89,11 @@ func (s *session) queue(k kind, records []byte) {
 		s.cut(fmt.Errorf("it is too slow: %d sessions wait for it, and all of them are sent again", s.r.most))
 		return
 	}
+	s.wake()
+}
+
+// wake has write look for what there is to send.
+func (s *session) wake() {
 	select {
 	case s.more <- struct{}{}:
 	default:
@@ -130,10 +136,13 @@ func (s *session) run() error {
 
 // write sends the snapshot and what is queued.
 func (s *session) write(ctx context.Context) error {
-	if err := s.writeSnapshot(); err != nil {
+	if err := errors.Join(s.writeParts(), s.writeSnapshot()); err != nil {
 		return err
 	}
 	for {
+		if err := s.writeParts(); err != nil {
+			return err
+		}
 		for _, b := range s.take() {
 			if err := s.writeRecords(b); err != nil {
 				return err
@@ -205,7 +214,7 @@ func (s *session) send(k kind, payload []byte) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(silence)); err != nil {
 		return err
 	}
-	return writeFrame(s.conn, s.seals.out, k, payload)
+	return writeFrame(s.conn, s.other.out, k, payload)
 }
 
 // read obeys what the other end sends.
@@ -216,7 +225,7 @@ func (s *session) read() error {
 		if err := s.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return err
 		}
-		k, payload, err := readFrame(from, s.seals.in, buffer)
+		k, payload, err := readFrame(from, s.other.in, buffer)
 		if errors.Is(err, io.EOF) {
 			return errors.New("the other gateway closed the connection")
 		}
@@ -239,6 +248,8 @@ func (s *session) obey(k kind, payload []byte) error {
 		return nil
 	case kindBeat:
 		return nil
+	case kindParts:
+		return s.takeParts(payload)
 	default:
 		return fmt.Errorf("%s in the middle of a connection", k)
 	}

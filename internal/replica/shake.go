@@ -17,6 +17,7 @@ const (
 
 	helloKeyed  = 1 // the sender has a key
 	helloListen = 2 // the sender did not dial
+	helloParts  = 4 // the sender takes frames of kindParts; former builds end at them
 )
 
 type hello struct {
@@ -63,11 +64,17 @@ func (h hello) compare(theirs hello) error {
 // seals are the sealers of both directions; nil without a key.
 type seals struct{ out, in *sealer }
 
+// peer is what is known of the other end after the handshake.
+type peer struct {
+	seals
+	takesParts bool
+}
+
 // shake is the handshake. Each end gives the other a nonce and proves that it has the key
 // by an HMAC over both nonces, both addresses and its own role: what one end says cannot
 // be used as the answer of the other, nor between others, nor again.
-func shake(c io.ReadWriter, l Link, format Format, listens bool) (seals, error) {
-	mine := hello{recordLen: uint16(format.Len), records: format.Version}
+func shake(c io.ReadWriter, l Link, format Format, listens bool) (peer, error) {
+	mine := hello{recordLen: uint16(format.Len), records: format.Version, flags: helloParts}
 	if len(l.Key) > 0 {
 		mine.flags |= helloKeyed
 	}
@@ -75,33 +82,38 @@ func shake(c io.ReadWriter, l Link, format Format, listens bool) (seals, error) 
 		mine.flags |= helloListen
 	}
 	if _, err := rand.Read(mine.nonce[:]); err != nil {
-		return seals{}, err
+		return peer{}, err
 	}
 	if err := writeFrame(c, nil, kindHello, mine.marshal()); err != nil {
-		return seals{}, err
+		return peer{}, err
 	}
 	payload, err := expect(c, kindHello)
 	if err != nil {
-		return seals{}, err
+		return peer{}, err
 	}
 	theirs, err := parseHello(payload)
 	if err == nil {
 		err = mine.compare(theirs)
 	}
-	if err != nil || len(l.Key) == 0 {
-		return seals{}, err
+	if err != nil {
+		return peer{}, err
+	}
+	other := peer{takesParts: theirs.flags&helloParts != 0}
+	if len(l.Key) == 0 {
+		return other, nil
 	}
 	d := derive{l, mine, theirs}
 	if err := writeFrame(c, nil, kindProof, d.mac("proof", mine)); err != nil {
-		return seals{}, err
+		return peer{}, err
 	}
 	if payload, err = expect(c, kindProof); err != nil {
-		return seals{}, err
+		return peer{}, err
 	}
 	if !hmac.Equal(payload, d.mac("proof", theirs)) {
-		return seals{}, errors.New("it has another key: give all gateways of a group the same spec.egress.gateways[].replication.key")
+		return peer{}, errors.New("it has another key: give all gateways of a group the same spec.egress.gateways[].replication.key")
 	}
-	return seals{out: &sealer{key: d.mac("session", mine)}, in: &sealer{key: d.mac("session", theirs)}}, nil
+	other.seals = seals{out: &sealer{key: d.mac("session", mine)}, in: &sealer{key: d.mac("session", theirs)}}
+	return other, nil
 }
 
 func expect(r io.Reader, want kind) ([]byte, error) {

@@ -9,13 +9,15 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/namespace"
 )
 
 // Host is the kernel that this process runs on.
 func Host() Kernel {
 	return Kernel{
 		Loader: hostLoader{}, Linker: hostLinker{}, Pins: hostPins{}, Clock: hostClock{},
-		Wire: openSocket, Random: randomNumber,
+		Wire: openSocket, Namespace: namespace.Cookie, Random: randomNumber,
 	}
 }
 
@@ -135,3 +137,6 @@ func (hostPins) Remove(path string) error { return os.Remove(path) }
 
 // RemoveAll implements Pins.
 func (hostPins) RemoveAll(path string) error { return os.RemoveAll(path) }
+
+// Rename implements Pins.
+func (hostPins) Rename(from, to string) error { return os.Rename(from, to) }

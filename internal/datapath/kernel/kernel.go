@@ -22,6 +22,8 @@ type Kernel struct {
 	Clock  Clock
 	// Wire opens a socket that sends frames, in the network namespace of the caller.
 	Wire func() (Wire, error)
+	// Namespace is the cookie of the caller's network namespace, or 0 where it is not known.
+	Namespace func() uint64
 	// Random is a number that nobody guesses.
 	Random func() uint64
 }
@@ -106,7 +108,7 @@ type Loader interface {
 	Load(spec *ebpf.CollectionSpec, pinDir string) (*Objects, error)
 	// LoadUpon loads a spec upon those of maps that it has, which have sizes of their own.
 	LoadUpon(spec *ebpf.CollectionSpec, maps map[string]Map) (*Objects, error)
-	NewMap(spec *ebpf.MapSpec) (Map, error)
+	NewMap(spec *ebpf.MapSpec) (PinnedMap, error)
 	MapByID(id ebpf.MapID) (Map, error)
 	// PinnedMap is fs.ErrNotExist where there is no pin.
 	PinnedMap(path string) (PinnedMap, error)
@@ -169,6 +171,8 @@ type Pins interface {
 	// Remove removes a pin or an empty directory.
 	Remove(path string) error
 	RemoveAll(path string) error
+	// Rename gives a pin another path in its directory, in the place of what is there.
+	Rename(from, to string) error
 }
 
 // Clock is that of the programs, in ns.

@@ -81,7 +81,7 @@ func verifierTail(v *ebpf.VerifierError) string {
 }
 
 // NewMap implements Loader.
-func (hostLoader) NewMap(spec *ebpf.MapSpec) (Map, error) {
+func (hostLoader) NewMap(spec *ebpf.MapSpec) (PinnedMap, error) {
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
 		return nil, err

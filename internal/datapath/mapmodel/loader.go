@@ -50,7 +50,7 @@ func (l loader) pinned(spec *ebpf.MapSpec, pinDir string) (kernel.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, m.(*handle).Pin(name)
+	return m, m.Pin(name)
 }
 
 func (l loader) programs(spec *ebpf.CollectionSpec, objects *kernel.Objects) {
@@ -82,7 +82,7 @@ func (l loader) LoadUpon(spec *ebpf.CollectionSpec, shared map[string]kernel.Map
 }
 
 // NewMap implements kernel.Loader.
-func (l loader) NewMap(spec *ebpf.MapSpec) (kernel.Map, error) {
+func (l loader) NewMap(spec *ebpf.MapSpec) (kernel.PinnedMap, error) {
 	l.m.mu.Lock()
 	l.m.lastMap++
 	t := newTable(spec, l.m.lastMap, l.m.seed)

@@ -93,6 +93,7 @@ func (m *Machine) Kernel() kernel.Kernel {
 	return kernel.Kernel{
 		Loader: loader{m}, Linker: linker{m}, Pins: pins{m}, Clock: clock{m},
 		Wire: func() (kernel.Wire, error) { return wire{m}, nil }, Random: m.number,
+		Namespace: func() uint64 { return 1 },
 	}
 }
 

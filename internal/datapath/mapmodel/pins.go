@@ -127,6 +127,20 @@ func (p pins) RemoveAll(name string) error {
 	return nil
 }
 
+// Rename implements kernel.Pins.
+func (p pins) Rename(from, to string) error {
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	n := p.m.pins[from]
+	if n == nil {
+		return pathError("rename", from, fs.ErrNotExist)
+	}
+	delete(p.m.pins, from)
+	p.m.unpin(to)
+	p.m.pins[to] = n
+	return nil
+}
+
 // pin makes a pin. The lock is held.
 func (m *Machine) pin(name string, n *node) error {
 	if dir := m.pins[path.Dir(name)]; dir == nil || !dir.isDir() {
