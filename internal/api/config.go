@@ -57,6 +57,8 @@ type ApplyInfo struct {
 	Changes  []ConfigChange `json:"changes"`  // at most MaxChanges
 	Omitted  int            `json:"changes_omitted"`
 	Effects  ApplyEffects   `json:"effects"`
+	// LeftOut is what of it could not be written, where that was so before too.
+	LeftOut string `json:"left_out,omitempty"`
 }
 
 // MaxChanges is how many changes an ApplyInfo lists.

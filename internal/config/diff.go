@@ -106,10 +106,10 @@ func (d *diff) mappings(path string, was, now *node) {
 
 // lists compares elements that have the same name, or are equal where they have none.
 func (d *diff) lists(path string, was, now *node) {
-	before, after := places(was), places(now)
+	wasKeys, nowKeys := keys(was), keys(now)
+	before, after := places(wasKeys), places(nowKeys)
 	var stay []string // in the order that they have now
-	for i := range now.items {
-		key := keyOf(now, i)
+	for i, key := range nowKeys {
 		at, ok := before[key]
 		if !ok {
 			d.add(Change{Kind: Added, Path: element(path, now, i)})
@@ -119,8 +119,7 @@ func (d *diff) lists(path string, was, now *node) {
 		d.nodes(element(path, now, i), &was.items[at], &now.items[i])
 	}
 	var order []string
-	for i := range was.items {
-		key := keyOf(was, i)
+	for i, key := range wasKeys {
 		if _, ok := after[key]; !ok {
 			d.add(Change{Kind: Removed, Path: element(path, was, i)})
 			continue
@@ -146,11 +145,25 @@ func (d *diff) moves(path string, was, now []string) {
 	}
 }
 
-// places are the elements of a list by their keys.
-func places(list *node) map[string]int {
-	at := make(map[string]int, len(list.items))
+// keys are those of a list's elements. Where several have the same, each but the first has a
+// number behind it.
+func keys(list *node) []string {
+	all, seen := make([]string, len(list.items)), make(map[string]int)
 	for i := range list.items {
-		at[keyOf(list, i)] = i
+		key := keyOf(list, i)
+		all[i] = key
+		if seen[key]++; seen[key] > 1 {
+			all[i] = fmt.Sprintf("%s #%d", key, seen[key])
+		}
+	}
+	return all
+}
+
+// places are elements by their keys.
+func places(keys []string) map[string]int {
+	at := make(map[string]int, len(keys))
+	for i, key := range keys {
+		at[key] = i
 	}
 	return at
 }

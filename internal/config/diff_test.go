@@ -42,6 +42,8 @@ func TestDiff(t *testing.T) {
 		{"a field of one", "{name: p0, ", "{name: p0, deliver: redirect, ", []string{"added spec.ports[p0].deliver  redirect"}},
 		{"the order", "    - {name: p0, interface: veth0, segment: blue}\n    - {name: p1, interface: veth1, segment: blue}\n",
 			"    - {name: p1, interface: veth1, segment: blue}\n    - {name: p0, interface: veth0, segment: blue}\n", []string{"moved spec.ports[p0]  "}},
+		{"one of two with the same key", "segment: blue}\n    - {name: p1,", "segment: blue}\n    - {name: p1, interface: veth7, segment: blue}\n    - {name: p1,",
+			[]string{"changed spec.ports[p1].interface veth1 veth7", "added spec.ports[p1]  "}},
 		{"a secret", "  ports:", "  bgp: {neighbours: [{address: 192.0.2.9, password: \"hush hush\"}]}\n  ports:", []string{"added spec.bgp  "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

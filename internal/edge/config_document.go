@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +63,10 @@ func secrets(e overlay.Edge) (list []string) {
 				list = append(list, string(g.Replication.Key))
 			}
 		}
+	}
+	for _, s := range list { // as they may be written in quotes
+		quoted := strconv.Quote(s)
+		list = append(list, quoted[1:len(quoted)-1], strings.ReplaceAll(s, "'", "''"))
 	}
 	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
 	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
@@ -137,7 +143,11 @@ func (e *edge) applyHandler(w http.ResponseWriter, r *http.Request) {
 	}
 	patiently(w)
 	var q api.ApplyQuery
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, applyMost)).Decode(&q); err != nil {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, applyMost)) // all of it, or the server would not tell that the asker is gone
+	if err == nil {
+		err = json.Unmarshal(text, &q)
+	}
+	if err != nil {
 		reply(w, nil, api.BadRequest{Err: fmt.Errorf("apply: %w", err)})
 		return
 	}
@@ -148,6 +158,13 @@ func (e *edge) applyHandler(w http.ResponseWriter, r *http.Request) {
 	source := config.Source{Path: q.Path}
 	for _, f := range q.Files {
 		source.Files = append(source.Files, config.File{Path: f.Path, Text: []byte(f.Text)})
+	}
+	if !q.DryRun {
+		if err := e.turn.take(r.Context(), e.ended); err != nil {
+			reply(w, nil, err)
+			return
+		}
+		defer e.turn.pass()
 	}
 	info, err := e.applySource(source, revision.Revision{By: requester(r, q.For), What: "apply", Path: q.Path, Source: source}, q.DryRun, q.Confirm)
 	reply(w, info, err)
@@ -164,6 +181,12 @@ func (e *edge) rollbackHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
+	err := e.turn.take(r.Context(), e.ended)
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	defer e.turn.pass()
 	info, err := e.rollback(id, requester(r, behalf))
 	reply(w, info, err)
 }
@@ -176,15 +199,13 @@ func patiently(w http.ResponseWriter) {
 }
 
 // rollback goes back to a revision; while one waits for its confirmation, 0 is the one before it.
+// The caller has the turn.
 func (e *edge) rollback(id int, by string) (api.ApplyInfo, error) {
-	back, err := inLoop(e, func() (bool, error) {
-		if e.awaited == nil {
-			return false, nil
-		}
-		return true, e.goBack(fmt.Sprintf("rollback of revision %d", e.awaited.id), by)
-	})
-	if err != nil || back && id == 0 {
-		return api.ApplyInfo{Edge: e.current().edge.Name, Applied: err == nil, Changes: []api.ConfigChange{}, Revision: e.revisionInfo(e.current().Revision)}, err
+	e.mu.RLock()
+	waits := e.awaited
+	e.mu.RUnlock()
+	if waits != nil && id == 0 {
+		return e.goBackNow(waits, by)
 	}
 	r, err := e.former(id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,7 +214,29 @@ func (e *edge) rollback(id int, by string) (api.ApplyInfo, error) {
 	if err != nil {
 		return api.ApplyInfo{}, err
 	}
-	return e.applySource(r.Source, revision.Revision{By: by, What: fmt.Sprintf("rollback to %d", r.ID), Path: r.Path, Source: r.Source}, false, 0)
+	if waits != nil {
+		if _, err := e.goBackNow(waits, by); err != nil {
+			return api.ApplyInfo{}, err
+		}
+	}
+	return e.applySource(r.Source, revision.Revision{By: by, What: rollbackWord + strconv.Itoa(r.ID), Path: r.Path, Source: r.Source}, false, 0)
+}
+
+// goBackNow goes back from a configuration that waits for its confirmation.
+func (e *edge) goBackNow(waits *awaited, by string) (api.ApplyInfo, error) {
+	info, err := e.difference(e.current(), waits.back)
+	if err == nil {
+		_, err = inLoop(e, func() (struct{}, error) {
+			if e.awaited != waits { // it went back by itself
+				return struct{}{}, nil
+			}
+			return struct{}{}, e.goBack(fmt.Sprintf("rollback of revision %d", waits.id), by)
+		})
+	}
+	if err != nil {
+		return api.ApplyInfo{}, fmt.Errorf("revision %d is in force still: %w", waits.id, err)
+	}
+	return e.applied(info), nil
 }
 
 func (e *edge) confirmHandler(w http.ResponseWriter, r *http.Request) {
@@ -223,22 +266,38 @@ func (e *edge) applySource(source config.Source, r revision.Revision, dryRun boo
 	if err != nil {
 		return api.ApplyInfo{}, api.BadRequest{Err: err}
 	}
-	info := api.ApplyInfo{Edge: next.Name, Changes: changes(was.Source, source)}
-	info.Omitted = max(0, len(info.Changes)-api.MaxChanges)
-	info.Changes = info.Changes[:len(info.Changes)-info.Omitted]
-	if info.Effects, err = e.effects(was, c); err != nil {
+	info, err := e.difference(was, c)
+	if err != nil {
 		return info, err
 	}
-	if !dryRun {
-		_, err = inLoop(e, func() (struct{}, error) { return struct{}{}, e.transact(c, confirm) })
-		if err != nil {
-			return info, fmt.Errorf("the configuration is not in force, the one before is: %w", err)
-		}
-		info.Applied = true
-		e.log.Info("configuration applied", "by", r.By, "changes", len(info.Changes)+info.Omitted)
+	if dryRun {
+		info.Revision = e.revisionInfo(e.current().Revision)
+		return info, nil
 	}
-	info.Revision = e.revisionInfo(e.current().Revision)
-	return info, nil
+	_, err = inLoop(e, func() (struct{}, error) { return struct{}{}, e.transact(c, confirm) })
+	if err != nil {
+		return info, fmt.Errorf("the configuration is not in force, the one before is: %w", err)
+	}
+	e.log.Info("configuration applied", "by", r.By, "changes", len(info.Changes)+info.Omitted)
+	return e.applied(info), nil
+}
+
+// applied completes an answer when its configuration is in force.
+func (e *edge) applied(info api.ApplyInfo) api.ApplyInfo {
+	info.Applied, info.Revision = true, e.revisionInfo(e.current().Revision)
+	if left := e.leftOut(); left != nil {
+		info.LeftOut = left.Error()
+	}
+	return info
+}
+
+// difference is what changes between two configurations, and what that does to what runs.
+func (e *edge) difference(was, next candidate) (info api.ApplyInfo, err error) {
+	info = api.ApplyInfo{Edge: next.edge.Name, Changes: changes(was.Source, next.Source)}
+	info.Omitted = max(0, len(info.Changes)-api.MaxChanges)
+	info.Changes = info.Changes[:len(info.Changes)-info.Omitted]
+	info.Effects, err = e.effects(was, next)
+	return info, err
 }
 
 // changes are those of the texts. Of a former one that cannot be read any more nothing is known.

@@ -31,6 +31,9 @@ const settle = 300 * time.Millisecond
 // changeHost names the fault of a host that does not let itself be changed.
 const changeHost = "change the host"
 
+// observeHost names the fault of a host that does not let itself be read.
+const observeHost = "observe the host"
+
 // edge is one running edge. The goroutine of Run owns and changes it; the
 // API's read it. So Run's changes what they read under mu, and they hold it
 // while they read.
@@ -80,8 +83,10 @@ type edge struct {
 	tep           netip.Addr // the first of this edge
 	endHostEvents func()
 
-	// Of reloads: one is read at a time.
+	// Of changes of the configuration: one is read at a time.
+	turn                   turn
 	reloading, reloadAgain bool
+	reloadConfirmed        bool  // a reload found that the configuration waits for its confirmation
 	lost                   error // why dp is nil
 
 	jobs  chan func()   // what has to be done by the goroutine of Run
@@ -144,6 +149,8 @@ func unresolved(e overlay.Edge, v host.State) bool {
 	})
 }
 
+var errStopping = errors.New("the edge is stopping")
+
 // inLoop has f done by the goroutine of Run, in its network namespace and while
 // nothing changes.
 func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
@@ -157,7 +164,7 @@ func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
 		<-done
 		return result, err
 	case <-e.ended:
-		return result, errors.New("the edge is stopping")
+		return result, errStopping
 	}
 }
 
@@ -234,7 +241,7 @@ func (e *edge) reconcile() {
 	if err == nil && e.ensure(hostState) {
 		hostState, err = e.host.Observe(plan.Want(e.config))
 	}
-	e.reportProblem("observe the host", err)
+	e.reportProblem(observeHost, err)
 	if err != nil {
 		return
 	}

@@ -173,7 +173,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision, faults: make(map[string]error),
-		jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
+		turn: make(turn, 1), jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
 		ns: ns, came: make(chan announcement, 1), learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
 	}
 	e.pathSelector.gateways.nudged = make(chan struct{}, 1)

@@ -2,10 +2,12 @@ package edge
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/config"
@@ -20,6 +22,7 @@ const (
 	reloadConfiguration = "reload the configuration, the previous one stays in force"
 	startConfiguration  = "start with the configuration's file"
 	keepRevisions       = "keep the revisions of the configuration"
+	goBackByItself      = "go back to the configuration before, which selvage rollback tries again"
 )
 
 // candidate is a configuration that has been read and compiled, and may come into force.
@@ -36,6 +39,28 @@ type awaited struct {
 	back  candidate
 	timer *time.Timer
 }
+
+// turn is of who reads a configuration and brings it into force. One has it at a time, so that
+// none is replaced by one that was read before it.
+type turn chan struct{}
+
+// take waits for the turn. Who has gone meanwhile, or finds the edge ended, does not get it.
+func (t turn) take(ctx context.Context, ended <-chan struct{}) error {
+	select {
+	case t <- struct{}{}:
+	case <-ended:
+		return errStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		t.pass()
+		return err
+	}
+	return nil
+}
+
+func (t turn) pass() { <-t }
 
 // loadFirst reads the configuration to start with: the file's or, when that is broken or nobody
 // has confirmed it, the last good revision. broken is why it is not the file's.
@@ -61,9 +86,11 @@ func (o RunOptions) loadFirst() (first candidate, broken, err error) {
 	if unreadable != nil {
 		return candidate{}, nil, cmp.Or(err, broken)
 	}
-	why := cmp.Or(err, broken)
-	return first, fmt.Errorf("%w; revision %d of %s is in force: mend the file, then selvage apply %s",
-		why, last.ID, last.When.UTC().Format(time.DateTime), o.ConfigPath), nil
+	if err == nil && last.Hash == revision.Hash(source) { // what nobody confirmed changed nothing
+		return first, nil, nil
+	}
+	return first, fmt.Errorf("revision %d of %s is in force: mend the file, then selvage apply %s: %w",
+		last.ID, last.When.UTC().Format(time.DateTime), o.ConfigPath, cmp.Or(err, broken)), nil
 }
 
 // unconfirmed is why the file is not to be used: it holds what was to go back by itself.
@@ -113,21 +140,30 @@ func (e *edge) reload() {
 		return
 	}
 	e.reloading = true
-	was := e.current()
 	go func() { // ends with the loop, which takes what it has found, or has ended
-		next, source, err := e.opts.Load(e.opts.ConfigPath)
-		if err == nil {
-			err = e.sameName(next, e.opts.ConfigPath)
+		if e.turn.take(context.Background(), e.ended) != nil {
+			return
 		}
-		var c candidate
-		if err == nil {
-			c, err = newCandidate(was, next, revision.Revision{By: "signal", What: "reload", Path: e.opts.ConfigPath, Source: source})
-		}
-		select {
-		case e.jobs <- func() { e.reloaded(c, err) }:
-		case <-e.ended:
-		}
+		defer e.turn.pass()
+		c, err := e.readFile()
+		_, _ = inLoop(e, func() (struct{}, error) { // an edge that stops reloads no more
+			e.reloaded(c, err)
+			return struct{}{}, nil
+		})
 	}()
+}
+
+// readFile reads and compiles the file of the configuration.
+func (e *edge) readFile() (candidate, error) {
+	was := e.current()
+	next, source, err := e.opts.Load(e.opts.ConfigPath)
+	if err == nil {
+		err = e.sameName(next, e.opts.ConfigPath)
+	}
+	if err != nil {
+		return candidate{}, err
+	}
+	return newCandidate(was, next, revision.Revision{By: "signal", What: reloadWord, Path: e.opts.ConfigPath, Source: source})
 }
 
 // reloaded ends a reload in the loop.
@@ -140,7 +176,7 @@ func (e *edge) reloaded(next candidate, err error) {
 		// Not before: who waits for this line finds the data path as the file has it.
 		e.log.Info("configuration reloaded", "segments", len(next.edge.Segments), "ports", len(next.edge.Ports))
 	}
-	e.reloading = false
+	e.reloading, e.reloadConfirmed = false, e.awaited != nil
 	if e.reloadAgain && e.dp != nil {
 		e.reloadAgain = false
 		e.reload()
@@ -158,18 +194,25 @@ func (e *edge) transact(next candidate, confirm time.Duration) error {
 	if err := e.reopen(next.edge); err != nil {
 		return err
 	}
-	whole := e.incomplete() == nil
+	before := e.leftOut()
 	next.When = time.Now()
 	e.take(next)
-	if failed := e.incomplete(); whole && failed != nil {
+	failed := e.notApplied()
+	if before == nil { // else it may be what frees the room that lacked
+		failed = cmp.Or(failed, e.leftOut())
+	}
+	if failed != nil {
 		if err := e.rollBack(was); err != nil {
 			return errors.Join(failed, err)
 		}
 		return failed
 	}
 	e.noteVersion(next.edge)
-	e.reportProblem(startConfiguration, nil)
+	if next.Path == e.opts.ConfigPath {
+		e.reportProblem(startConfiguration, nil)
+	}
 	e.reportProblem(reloadConfiguration, nil)
+	e.reportProblem(goBackByItself, nil)
 	e.keep(next.Revision, confirm > 0)
 	if confirm > 0 {
 		e.await(was, confirm)
@@ -178,11 +221,14 @@ func (e *edge) transact(next candidate, confirm time.Duration) error {
 	return nil
 }
 
-// incomplete is why the tables in force are not, or not wholly, what the configuration asks for.
-func (e *edge) incomplete() error {
+// notApplied is why the last reconciliation wrote no tables.
+func (e *edge) notApplied() error { return cmp.Or(e.fault(observeHost), e.fault(applyTables)) }
+
+// leftOut is what of the tables in force could not be written.
+func (e *edge) leftOut() error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return cmp.Or(e.faults[applyTables], e.left)
+	return e.left
 }
 
 // take makes a configuration the one that is wanted, and has it applied.
@@ -211,23 +257,38 @@ func (e *edge) rollBack(was candidate) error {
 func (e *edge) keep(r revision.Revision, unconfirmed bool) {
 	r.Unconfirmed = unconfirmed
 	store, err := revision.Open(e.opts.StateDir, e.configured.Name)
-	if err == nil && r.What == startWord {
-		if list, listErr := store.List(); listErr == nil && len(list) > 0 && list[0].Hash == revision.Hash(r.Source) && list[0].Path == r.Path {
-			r = list[0]
-			r.Source = e.inForce.Source
-			e.setInForce(r)
+	if err == nil {
+		if last, ok := keptLast(store, r); ok {
+			last.Source = r.Source
+			e.setInForce(last)
 			e.reportProblem(keepRevisions, nil)
 			return
 		}
-	}
-	if err == nil {
 		r.ID, err = store.Add(r)
 	}
 	e.reportProblem(keepRevisions, err)
 	e.setInForce(r)
 }
 
-const startWord = "start"
+// keptLast is the newest revision, when it has the text of r, which comes from the file alone. So
+// starts and reloads of a file that did not change forget no other revision. A rollback is not the file's.
+func keptLast(store *revision.Store, r revision.Revision) (last revision.Revision, ok bool) {
+	list, err := store.List()
+	if err != nil || len(list) == 0 || r.What != startWord && r.What != reloadWord {
+		return last, false
+	}
+	last = list[0]
+	return last, last.Path == r.Path && last.Hash == revision.Hash(r.Source) && !last.Unconfirmed && !isRollback(last)
+}
+
+// What a revision came into force by, for those who ask.
+const (
+	startWord    = "start"
+	reloadWord   = "reload"
+	rollbackWord = "rollback to "
+)
+
+func isRollback(r revision.Revision) bool { return strings.HasPrefix(r.What, rollbackWord) }
 
 func (e *edge) setInForce(r revision.Revision) {
 	e.mu.Lock()
@@ -260,7 +321,7 @@ func (e *edge) lapse(a *awaited) {
 		return
 	}
 	e.log.Warn("nobody confirmed the configuration, it goes back", "revision", a.id)
-	e.reportProblem("go back to the configuration before", e.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
+	e.reportProblem(goBackByItself, e.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
 }
 
 // goBack ends the wait for a confirmation with the configuration before.
@@ -268,12 +329,10 @@ func (e *edge) goBack(what, by string) error {
 	a := e.awaited
 	a.timer.Stop()
 	e.setAwaited(nil)
+	e.reloadConfirmed = false
 	back := a.back
 	back.What, back.By = what, by
-	if err := e.transact(back, 0); err != nil {
-		return err
-	}
-	return nil
+	return e.transact(back, 0)
 }
 
 // confirm has the configuration stay that is waiting for it.
@@ -293,6 +352,10 @@ func (e *edge) confirm() error {
 	}
 	e.reportProblem(keepRevisions, err)
 	e.log.Info("the configuration is confirmed", "revision", a.id)
+	if e.reloadConfirmed {
+		e.reloadConfirmed = false
+		e.reload()
+	}
 	return nil
 }
 
@@ -309,7 +372,9 @@ func (e *edge) former(id int) (revision.Revision, error) {
 			return revision.Revision{}, err
 		}
 		hash := revision.Hash(now.Source)
-		i := slices.IndexFunc(list, func(r revision.Revision) bool { return r.ID < now.ID && r.Hash != hash && !r.Unconfirmed })
+		i := slices.IndexFunc(list, func(r revision.Revision) bool {
+			return (r.ID < now.ID || now.ID == 0) && r.Hash != hash && !r.Unconfirmed
+		})
 		if i < 0 {
 			return revision.Revision{}, fmt.Errorf("there is no revision before the one in force: %w", fs.ErrNotExist)
 		}
@@ -323,7 +388,11 @@ func (e *edge) configProblems() (list []problem.Problem) {
 	if a := e.awaited; a != nil {
 		list = append(list, problem.Warning("revision %d goes back by itself at %s: selvage confirm has it stay", a.id, a.until.UTC().Format(time.TimeOnly)))
 	}
-	if e.inForce.Path != e.opts.ConfigPath {
+	switch {
+	case isRollback(e.inForce) && e.inForce.Path == e.opts.ConfigPath:
+		list = append(list, problem.Note("revision %d is in force, a %s: a restart takes %s as it is: mend it, then selvage apply %s",
+			e.inForce.ID, e.inForce.What, e.opts.ConfigPath, e.opts.ConfigPath))
+	case e.inForce.Path != e.opts.ConfigPath:
 		list = append(list, problem.Note("the configuration in force is of %s: a restart takes %s again", e.inForce.Path, e.opts.ConfigPath))
 	}
 	return list

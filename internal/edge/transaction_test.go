@@ -267,19 +267,21 @@ func TestStartsAreOneRevision(t *testing.T) {
 	}
 }
 
-// Passwords are not shown.
+// Passwords are not shown, in whichever quotes they stand.
 func TestShownConfigurationHasNoSecrets(t *testing.T) {
-	bgp := "  bgp:\n    as: 65000\n    routerID: 192.0.2.1\n    neighbours:\n      - {name: rr1, address: 192.0.2.100, as: 65000, password: hush-hush-hush}\n"
-	edge := &edge{}
-	text := written + bgp
-	parsed, err := config.Parse("a.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	edge.configured = parsed
-	edge.inForce.Source = config.Source{Files: []config.File{{Path: "a.yaml", Text: []byte(text)}}}
-	shown, err := edge.configDocument()
-	if err != nil || strings.Contains(shown.Files[0].Text, "hush") || !strings.Contains(shown.Files[0].Text, "password: (secret)") {
-		t.Errorf("%+v, %v", shown, err)
+	for _, password := range []string{"hush-hush-hush", `"hush \"hush\" hush"`, `'hush ''hush'' hush'`, `"hush \\ hush"`} {
+		bgp := "  bgp:\n    as: 65000\n    routerID: 192.0.2.1\n    neighbours:\n      - {name: rr1, address: 192.0.2.100, as: 65000, password: " + password + "}\n"
+		edge := &edge{}
+		text := written + bgp
+		parsed, err := config.Parse("a.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edge.configured = parsed
+		edge.inForce.Source = config.Source{Files: []config.File{{Path: "a.yaml", Text: []byte(text)}}}
+		shown, err := edge.configDocument()
+		if err != nil || strings.Contains(shown.Files[0].Text, "hush") || !strings.Contains(shown.Files[0].Text, "(secret)") {
+			t.Errorf("%+v, %v", shown, err)
+		}
 	}
 }

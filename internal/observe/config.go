@@ -34,6 +34,9 @@ func Applied(w Writer, info api.ApplyInfo) error {
 	for _, line := range effects(info.Effects) {
 		fmt.Fprintln(&b, line)
 	}
+	if info.LeftOut != "" {
+		fmt.Fprintf(&b, "Not all of it is in force, see selvage status: %s\n", info.LeftOut)
+	}
 	if r := info.Revision; info.Applied && !r.Until.IsZero() {
 		fmt.Fprintf(&b, "It goes back by itself at %s: selvage confirm has it stay.\n", clock(r.Until))
 	}
