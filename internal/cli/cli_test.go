@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -62,8 +63,9 @@ func checkStatus(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // answer runs "answer NAME DIR": until the script ends, an edge of that name
-// answers /v1/x with the file DIR/x.json, or refuses it with DIR/x.refused.json. DIR/x.matched
-// is how many entries matched. What it was asked is in NAME.asked.
+// answers /v1/x with the file DIR/x.json, or refuses it with DIR/x.refused.json, or fails with
+// DIR/x.failed.json. DIR/x.matched is how many entries matched. What it was asked is in NAME.asked,
+// with the bodies of requests.
 func answer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answer NAME DIR")
@@ -75,15 +77,20 @@ func answer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(asked, r.Method, r.URL)
+		if body, err := io.ReadAll(r.Body); err == nil && len(body) > 0 {
+			fmt.Fprintf(asked, "%s\n", body)
+		}
 		document := filepath.Join(files, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"), "v1/"))
 		matched, err := os.ReadFile(document + ".matched")
 		if err != nil {
 			matched = []byte("0")
 		}
 		w.Header().Set("Selvage-Matched", strings.TrimSpace(string(matched)))
-		if refused, err := os.ReadFile(document + ".refused.json"); err == nil {
-			http.Error(w, string(refused), http.StatusBadRequest)
-			return
+		for suffix, code := range map[string]int{".refused.json": http.StatusBadRequest, ".failed.json": http.StatusInternalServerError} {
+			if text, err := os.ReadFile(document + suffix); err == nil {
+				http.Error(w, string(text), code)
+				return
+			}
 		}
 		http.ServeFile(w, r, document+".json")
 	})}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -218,11 +219,29 @@ func (c *completion) values(ctx context.Context, v *kong.Value) (list [][2]strin
 		}
 		return list
 	}
+	if v.Name == "revision" {
+		return c.revisions(ctx)
+	}
 	if names, ok := edgeNames[v.Name]; ok {
 		if client, err := c.target.dial(); err == nil {
 			for _, name := range names(ctx, client) {
 				list = append(list, [2]string{name, v.Name})
 			}
+		}
+	}
+	return list
+}
+
+// revisions are those that an edge can go back to.
+func (c *completion) revisions(ctx context.Context) (list [][2]string) {
+	client, err := c.target.dial()
+	if err != nil {
+		return nil
+	}
+	history, _ := client.Config().History(ctx) // without an answer there are none
+	for _, r := range history {
+		if !r.InForce {
+			list = append(list, [2]string{strconv.Itoa(r.ID), r.When.UTC().Format(time.DateTime) + ", " + r.What})
 		}
 	}
 	return list

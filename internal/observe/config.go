@@ -68,10 +68,10 @@ func effects(x api.ApplyEffects) (lines []string) {
 		lines = append(lines, "The programs of the data path are loaded anew; packets go on meanwhile.")
 	}
 	if x.SessionsCut > 0 {
-		lines = append(lines, fmt.Sprintf("Of %s of the firewall, %d are no longer allowed.", counted(x.Sessions, "connection", "connections"), x.SessionsCut))
+		lines = append(lines, fmt.Sprintf("Of %s of the firewall, %s no longer allowed.", counted(x.Sessions, "connection", "connections"), counted(x.SessionsCut, "is", "are")))
 	}
 	if x.NATSessionsCut > 0 {
-		lines = append(lines, fmt.Sprintf("Of %s, %d end: their policies go.", counted(x.NATSessions, "NAT session", "NAT sessions"), x.NATSessionsCut))
+		lines = append(lines, fmt.Sprintf("Of %s, %s: no policy translates them any more.", counted(x.NATSessions, "NAT session", "NAT sessions"), counted(x.NATSessionsCut, "ends", "end")))
 	}
 	if len(x.BGPResets) > 0 {
 		lines = append(lines, fmt.Sprintf("BGP sessions that start anew or end: %s.", strings.Join(x.BGPResets, ", ")))
@@ -87,7 +87,7 @@ func Confirmed(w Writer, r api.RevisionInfo) error {
 
 // History writes one line for each revision.
 func History(w Writer, list []api.RevisionInfo) error {
-	return table(w, "REVISION WHEN BY WHAT STATE FILE", list, func(r api.RevisionInfo) []any {
+	return table(w, "REVISION WHEN BY WHAT STATE +FILE", list, func(r api.RevisionInfo) []any {
 		state := ""
 		switch {
 		case r.InForce && !r.Until.IsZero():

@@ -328,25 +328,29 @@ func TestGolden(t *testing.T) {
 		"bgp-moves":       func(w Writer) error { return BGPMoves(w, bgpMoves()) },
 		"fdb-json":        func(w Writer) error { return JSON(w, fdb()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			var got bytes.Buffer
-			if err := write(Writer{Writer: &got}); err != nil {
-				t.Fatal(err)
-			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("differs from %s (go test -update rewrites it):\n%s", golden, diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { compare(t, name, write) })
+	}
+}
+
+// compare compares what is written with a golden file.
+func compare(t *testing.T, name string, write func(Writer) error) {
+	t.Helper()
+	var got bytes.Buffer
+	if err := write(Writer{Writer: &got}); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("differs from %s (go test -update rewrites it):\n%s", golden, diff)
 	}
 }
 

@@ -82,6 +82,7 @@ func (w *shellWorld) environment() []string {
 		w.variable(),
 		"LAB_PINS=" + w.dirs.Pins,
 		"SELVAGE_RUNTIME_DIR=" + w.dirs.Runtime,
+		"SELVAGE_STATE_DIR=" + w.lab.StateDir(),
 		"PATH=" + filepath.Join(w.lab.Dir, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
 		// Of shells other than bash: what they begin with.
 		"PS1=lab# ",

@@ -33,6 +33,9 @@ func (l *Lab) OwnEdgeDirs() (EdgeDirs, error) {
 	return dirs, l.Owns(dirs.Pins)
 }
 
+// StateDir is where edges of this lab keep their revisions.
+func (l *Lab) StateDir() string { return filepath.Join(l.Dir, "state") }
+
 // args are flags of selvage edge.
 func (d EdgeDirs) args() (args []string) {
 	if d.Runtime != "" {
@@ -87,7 +90,7 @@ func (h *Host) StartEdgeIn(ctx context.Context, dirs EdgeDirs, binary, name, con
 	argv := append([]string{binary, "edge", "-c", e.Config}, dirs.args()...)
 	e.Command = h.Command(context.WithoutCancel(ctx), argv...)
 	// By its environment: a release that removes at any end knows no flag for it.
-	e.Command.Log, e.Command.Env = filepath.Join(h.lab.Dir, name+".log"), append([]string{"SELVAGE_REMOVE_AT_EXIT=true", "SELVAGE_STATE_DIR=" + filepath.Join(h.lab.Dir, "state")}, env...)
+	e.Command.Log, e.Command.Env = filepath.Join(h.lab.Dir, name+".log"), append([]string{"SELVAGE_REMOVE_AT_EXIT=true", "SELVAGE_STATE_DIR=" + h.lab.StateDir()}, env...)
 	if err := e.Command.Start(); err != nil {
 		return nil, err
 	}
