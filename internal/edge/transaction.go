@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -376,7 +375,7 @@ func (e *edge) former(id int) (revision.Revision, error) {
 			return (r.ID < now.ID || now.ID == 0) && r.Hash != hash && !r.Unconfirmed
 		})
 		if i < 0 {
-			return revision.Revision{}, fmt.Errorf("there is no revision before the one in force: %w", fs.ErrNotExist)
+			return revision.Revision{}, revision.MissingError("there is no revision before the one in force")
 		}
 		id = list[i].ID
 	}

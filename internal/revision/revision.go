@@ -77,7 +77,7 @@ func (s *Store) List() ([]Revision, error) {
 func (s *Store) Get(id int) (Revision, error) {
 	r, err := s.meta(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, fmt.Errorf("there is no revision %d: %w", id, fs.ErrNotExist)
+		return r, MissingError(fmt.Sprintf("there is no revision %d", id))
 	}
 	if err != nil {
 		return r, err
@@ -171,10 +171,19 @@ func LastGood(stateDir, path string) (Revision, error) {
 		}
 	}
 	if in == nil {
-		return best, fmt.Errorf("there is no revision of %s: %w", path, fs.ErrNotExist)
+		return best, MissingError("there is no revision of " + path)
 	}
 	return in.Get(best.ID)
 }
+
+// MissingError says which revision is not there. It is fs.ErrNotExist.
+type MissingError string
+
+// Error is all of it: that a file does not exist says no more.
+func (m MissingError) Error() string { return string(m) }
+
+// Is reports whether the target is fs.ErrNotExist.
+func (MissingError) Is(target error) bool { return target == fs.ErrNotExist }
 
 const metaSuffix, sourceSuffix = ".json", ".source.gz"
 
