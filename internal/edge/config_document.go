@@ -207,7 +207,7 @@ func (e *edge) rollback(id int, by string) (api.ApplyInfo, error) {
 	if waits != nil && id == 0 {
 		return e.goBackNow(waits, by)
 	}
-	r, err := e.former(id)
+	r, err := e.earlier(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return api.ApplyInfo{}, api.BadRequest{Err: fmt.Errorf("%w: see selvage history", err)}
 	}

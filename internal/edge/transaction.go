@@ -358,8 +358,8 @@ func (e *edge) confirm() error {
 	return nil
 }
 
-// former reads a revision, or with 0 the newest confirmed one that differs from what is in force.
-func (e *edge) former(id int) (revision.Revision, error) {
+// earlier reads a revision, or with 0 the newest confirmed one that differs from what is in force.
+func (e *edge) earlier(id int) (revision.Revision, error) {
 	now := e.current()
 	store, err := revision.Open(e.opts.StateDir, now.edge.Name)
 	if err != nil {
