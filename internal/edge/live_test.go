@@ -92,7 +92,7 @@ func newLive(t *testing.T) *live {
 
 	l := &live{t: t}
 	l.opts = RunOptions{
-		ConfigPath: filepath.Join(t.TempDir(), "live.yaml"), RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		ConfigPath: filepath.Join(t.TempDir(), "live.yaml"), StateDir: t.TempDir(), RuntimeDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
 		PinRoot: pinRoot(), RemoveAtExit: true, Resync: time.Hour, Hangup: make(chan os.Signal),
 	}
 	must(t, os.WriteFile(l.opts.ConfigPath, []byte(liveConfig), 0o600))

@@ -107,7 +107,7 @@ func (f *provingWorld) start(names ...string) {
 	for _, name := range names {
 		i := slices.Index([]string{"a", "b"}, name)
 		opts := RunOptions{
-			ConfigPath: filepath.Join(f.dir, name+".yaml"), RuntimeDir: f.dir, Logger: slog.New(slog.DiscardHandler),
+			ConfigPath: filepath.Join(f.dir, name+".yaml"), StateDir: f.dir, RuntimeDir: f.dir, Logger: slog.New(slog.DiscardHandler),
 			PinRoot: f.pins, RemoveAtExit: true, Hangup: make(chan os.Signal),
 		}
 		must(f.t, os.WriteFile(opts.ConfigPath, fmt.Appendf(nil, f.config, name, i+1, 2-i, f.teps[i], f.teps[1-i]), 0o600))
