@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/evpn"
@@ -441,7 +439,7 @@ func (w *world) fillFDB(a, _ uint32) string {
 		copy(key[4:], []byte{6, 0, 0, byte(n), byte(i >> 8), byte(i)})
 		le.PutUint32(value, id)
 		binary.LittleEndian.PutUint64(value[8:], uint64(time.Hour)) // seen some time ago
-		if err := fdb.Update(key, value, ebpf.UpdateNoExist); err != nil {
+		if err := fdb.Update(key, value, 1 /* BPF_NOEXIST */); err != nil {
 			break
 		}
 		stored++
@@ -457,7 +455,7 @@ func (w *world) wait(a, _ uint32) string {
 
 // pass has time pass, and what is due then happen.
 func (w *world) pass(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // in virtual time nobody waits
 	synctest.Wait()
 }
 

@@ -132,6 +132,7 @@ func (s shape) text() string {
 		line("    bfd: {interval: 50ms}")
 	}
 	line("  fdb: {size: %d}", s.fdbSize)
+	line("  tables: {vports: 64, nextHops: 64, nextHopGroups: 64, routes: 64, members: 128, remotes: 128}")
 	line("  remotes:")
 	for n := range maxRemotes {
 		line("    - {name: r%d, addresses: %s}", n, flow(s.addrs(n)))

@@ -215,6 +215,10 @@ func (h *handle) BatchLookup(cursor *kernel.Cursor, keys, values any) (int, erro
 // decodeBatch writes the value of an entry, or those of all cores, to its place.
 func (h *handle) decodeBatch(value []byte, to reflect.Value, n int) error {
 	if !h.t.isPerCPU() {
+		if isZero(value) { // as most of an array is
+			to.Index(n).SetZero()
+			return nil
+		}
 		return decode(value, to.Index(n).Addr().Interface())
 	}
 	size, stride := int(h.t.ValueSize), kernel.Stride(h.t.ValueSize)
@@ -323,4 +327,16 @@ func (h *handle) Close() error {
 }
 
 // isZero reports whether an entry of an array was never written.
-func isZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+func isZero(b []byte) bool {
+	for len(b) > 0 {
+		n := min(len(b), len(zeros))
+		if !bytes.Equal(b[:n], zeros[:n]) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// zeros are what bytes are compared with.
+var zeros [1024]byte

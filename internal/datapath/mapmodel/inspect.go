@@ -1,6 +1,7 @@
 package mapmodel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"path"
 
@@ -49,9 +50,17 @@ func (m *Machine) Contents(name string) map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := map[string]string{}
+	if t.isArray() {
+		for i := range int(t.MaxEntries) {
+			if value := t.array[i*t.stride() : (i+1)*t.stride()]; !isZero(value) {
+				all[fmt.Sprintf("%x", binary.NativeEndian.AppendUint32(nil, uint32(i)))] = fmt.Sprintf("%x", value[:t.valueSize()])
+			}
+		}
+		return all
+	}
 	for key, ok := t.next(nil); ok; key, ok = t.next(key) {
 		value, err := t.find(key)
-		if err == nil && (!t.isArray() || !isZero(value)) {
+		if err == nil {
 			all[fmt.Sprintf("%x", key)] = fmt.Sprintf("%x", value)
 		}
 	}

@@ -65,6 +65,14 @@ func (t *table) stride() int {
 	return kernel.Stride(t.ValueSize)
 }
 
+// valueSize is the size of an entry's value as it is read.
+func (t *table) valueSize() int {
+	if t.isPerCPU() {
+		return t.stride()
+	}
+	return int(t.ValueSize)
+}
+
 // place is the number that a key is.
 func (t *table) place(key []byte) (int, error) {
 	n := binary.NativeEndian.Uint32(key)
