@@ -169,7 +169,7 @@ func (d *Datapath) prune(p *plan) error {
 }
 
 // pruneMap deletes what is not wanted and tells of each key afterwards: a decision
-// that was taken meanwhile may rest on it.
+// that was taken meanwhile may rest on it. Each is tried.
 func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) error {
 	var key K
 	var value V
@@ -183,18 +183,17 @@ func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) e
 	if err := it.Err(); err != nil {
 		return fmt.Errorf("walk the map %s: %w", m, err)
 	}
+	var failed fewErrors
 	for _, k := range unwanted {
 		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete from the map %s: %w", m, err)
-		}
-		if gone == nil {
+			failed.add(fmt.Errorf("delete from the map %s: %w", m, err))
 			continue
 		}
-		if err := gone(k); err != nil {
-			return err
+		if gone != nil {
+			failed.add(gone(k))
 		}
 	}
-	return nil
+	return failed.err()
 }
 
 // pruneFDB removes entries that point at what is no member of their segment any
