@@ -25,7 +25,7 @@ var mutants = []mutant{
 	{"an entry that is refused keeps the others out", "internal/datapath/write.go",
 		"			failed.add(fmt.Errorf(\"write %v to the map %s: %w\", k, m, err))\n			continue\n", "			failed.add(fmt.Errorf(\"write %v to the map %s: %w\", k, m, err))\n			return written\n"},
 	{"an entry with another value is left as it is", "internal/datapath/write.go",
-		"case err == nil && now == v:", "case err == nil:"},
+		"case err == nil && now == v:", "case err == nil && (now == v || true):"},
 	{"a port's firewall is forgotten", "internal/datapath/apply.go",
 		"if t.Firewall != nil && !port.Uplink {", "if t.Firewall != nil && port.Uplink {"},
 	{"a port's guard is forgotten", "internal/datapath/apply.go",

@@ -50,6 +50,7 @@ var kinds = []struct {
 	{"restart", 2, (*world).restart},
 	{"kill", 2, (*world).kill},
 	{"refuse-some", 4, (*world).refuseSome},
+	{"refuse-one", 4, (*world).refuseOne},
 	{"refuse-all", 3, (*world).refuseAll},
 	{"mend", 5, (*world).mend},
 	{"fill-fdb", 2, (*world).fillFDB},
@@ -397,6 +398,16 @@ func (w *world) again(what string) string {
 var refusable = []string{"ports", "vnis", "remotes", "members", "fdb", "teps", "path_groups", "allowed_macs", "routes", "attach"}
 
 func (w *world) refuseSome(a, b uint32) string { return w.refuse(a, b, 1+int(b/4%5)) }
+
+// refuseOne has writes of one entry fail: no other may be missing because of it.
+func (w *world) refuseOne(a, _ uint32) string {
+	table := refusable[int(a)%(len(refusable)-1)] // all but attach
+	w.mu.Lock()
+	w.faults[table] = &fault{left: -1, one: true}
+	w.mu.Unlock()
+	w.pass(11 * time.Second) // what was refused before is written
+	return fmt.Sprintf("writes of one entry of %s fail", table)
+}
 
 func (w *world) refuseAll(a, b uint32) string { return w.refuse(a, b, -1) }
 

@@ -42,11 +42,18 @@ func (w *world) check(when string) {
 	if !faulty {
 		w.violate("%s: %v; problems: %v", when, list, w.problems())
 	}
+	missing := map[string]int{}
 	for _, d := range list {
 		w.mu.Lock()
 		f := w.faults[d.table]
 		refused := f != nil && f.deletes
 		w.mu.Unlock()
+		if !d.extra {
+			missing[d.table]++
+		}
+		if f != nil && f.one && missing[d.table] > 1 {
+			w.violate("%s: one entry is refused and more are missing: %v", when, list)
+		}
 		if d.extra && !refused {
 			w.violate("%s: %s, and nobody refused to remove it; problems: %v", when, d, w.problems())
 		}

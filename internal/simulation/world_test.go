@@ -62,7 +62,9 @@ type world struct {
 
 // fault has writes to a map fail.
 type fault struct {
-	left    int // how often; -1 until it is cleared
+	left    int    // how often; -1 until it is cleared
+	one     bool   // of one entry alone, the first that is written
+	key     string // its key
 	deletes bool
 	fired   bool
 }
@@ -116,18 +118,26 @@ func newWorld(t *testing.T, seed uint64, s shape) *world {
 func (w *world) refuseWrite(x mapmodel.Write) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.faults[x.Map].fire(x.Delete)
+	return w.faults[x.Map].fire(x.Delete, x.Key)
 }
 
 func (w *world) refuseAttach(mapmodel.Attach) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.faults["attach"].fire(false)
+	return w.faults["attach"].fire(false, nil)
 }
 
-func (f *fault) fire(isDelete bool) error {
+func (f *fault) fire(isDelete bool, key []byte) error {
 	if f == nil || f.left == 0 || isDelete != f.deletes {
 		return nil
+	}
+	if f.one {
+		if f.key == "" {
+			f.key = string(key)
+		}
+		if f.key != string(key) {
+			return nil
+		}
 	}
 	if f.left > 0 {
 		f.left--
