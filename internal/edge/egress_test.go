@@ -23,7 +23,7 @@ func (w *world) received() map[netip.Addr]int {
 	defer w.mu.Unlock()
 	n := make(map[netip.Addr]int)
 	for _, p := range w.exits.announced {
-		n[p.addr]++
+		n[p.Addr]++
 	}
 	return n
 }
@@ -270,7 +270,7 @@ func TestRemembersTheGone(t *testing.T) {
 	w := newEgressWorld(newWorld(t))
 	w.config.Egress.Gateways[0].Members = []netip.Addr{gw2}
 	w.config.Egress.Policies[0].Uplink = ""
-	text, err := json.Marshal(remembered{Gone: []netip.Addr{gw2}})
+	text, err := json.Marshal(map[string]any{"gone": []netip.Addr{gw2}})
 	if err != nil {
 		t.Fatal(err)
 	}

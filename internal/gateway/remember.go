@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/nat"
+)
+
+// remembered is what an edge wants to know of gateways after a restart of its process.
+type remembered struct {
+	Drain *Drain       `json:"drain,omitempty"`
+	Gone  []netip.Addr `json:"gone,omitempty"`
+}
+
+// Save writes to the file of Join what changed since it was written.
+func (r *Role) Save() error {
+	r.mu.Lock()
+	now := remembered{Drain: r.drain}
+	for member, j := range r.states {
+		if j.State == nat.Gone && member != r.self {
+			now.Gone = append(now.Gone, member)
+		}
+	}
+	slices.SortFunc(now.Gone, netip.Addr.Compare)
+	same, file := reflect.DeepEqual(now, r.saved), r.file
+	r.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := writeJSON(file, now); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.saved = now
+	return nil
+}
+
+// Join begins to be one of the gateways, with what a former process wrote to the file, if there
+// was one. What that knew of others counts while its data path does: goesOn.
+func (r *Role) Join(file string, goesOn bool) error {
+	r.mu.Lock()
+	r.joinBy, r.file = time.Now().Add(joinTimeout), file
+	r.mu.Unlock()
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var was remembered
+	if err == nil {
+		err = json.Unmarshal(text, &was)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drain, r.saved = was.Drain, was
+	r.remembered = make(map[netip.Addr]bool)
+	for _, member := range was.Gone {
+		r.remembered[member] = goesOn
+	}
+	return nil
+}
+
+// writeJSON replaces a file at once.
+func writeJSON(path string, document any) error {
+	text, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
