@@ -470,6 +470,7 @@ const (
 	rememberGateways = "save the states of gateways"
 	replicateProblem = "replicate sessions"
 	announceProblem  = "announce egress addresses"
+	resolveProblem   = "resolve the next hops of uplinks"
 	keepLease        = "keep the lease of egress addresses"
 	rememberProbes   = "save the results of offload probes"
 	lookAtDrivers    = "check the drivers of the underlay"
@@ -480,7 +481,7 @@ const (
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, gateway.RefreshReplicas,
+	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, resolveProblem, gateway.RefreshReplicas,
 	readLog, timeSweep, readLimits, writeLog, keepRevisions,
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
@@ -73,6 +74,45 @@ func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) boo
 	}
 	s.mu.Unlock()
 	u.e.reportProblem(announceProblem, errors.Join(errs...))
+}
+
+// Resolve is called in the network namespace.
+func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
+	known := make(map[gateway.Place]bool)
+	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.dp.Neighbours() })
+	for _, n := range all {
+		known[gateway.Place{Uplink: n.Segment, Addr: n.Addr}] = true
+	}
+	s := &u.e.pathSelector
+	errs := []error{err}
+	s.mu.Lock()
+	for _, p := range places {
+		if !known[p] && s.snapshot.dp != nil {
+			unknown++
+			errs = append(errs, s.snapshot.dp.SolicitHost(p.Uplink, p.Uplink, solicited(p.Addr), []netip.Addr{p.Addr}))
+		}
+	}
+	s.mu.Unlock()
+	u.e.reportProblem(resolveProblem, errors.Join(errs...))
+	return unknown
+}
+
+// solicited is the MAC address at which a host of an unknown one hears questions.
+func solicited(addr netip.Addr) overlay.MAC {
+	if addr.Is4() {
+		return overlay.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	}
+	b := addr.As16()
+	return overlay.MAC{0x33, 0x33, 0xff, b[13], b[14], b[15]} // RFC 4291 section 2.7.1, RFC 2464 section 7
+}
+
+// resolveNextHops runs in the network namespace, until ctx ends.
+func (e *edge) resolveNextHops(ctx context.Context) {
+	runtime.LockOSThread() // for good, as announceAddresses
+	if err := e.ns.enter(); err != nil {
+		e.log.Error(resolveProblem, "err", err)
+	}
+	gateway.NewNextHops(e.role, natOf{e}, uplinksOf{e}).Run(ctx)
 }
 
 // announceAddresses runs the announcer in the network namespace, until ctx ends.

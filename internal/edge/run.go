@@ -196,7 +196,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	atGate.open(e.handler())
 	var ends []func()
-	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.watchOffloads} {
+	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.watchOffloads} {
 		ends = append(ends, goWait(ctx, watch))
 	}
 	broken := e.loop(ctx, hangup, srv.failed)

@@ -3,7 +3,6 @@ package gateway
 import (
 	"maps"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
@@ -11,7 +10,6 @@ import (
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
-	"github.com/selvage/selvage/internal/replica"
 )
 
 // Decision is how all gateways stand at a time.
@@ -75,12 +73,18 @@ func (d *Decision) soonest(t time.Time) {
 func (r *Role) evaluateOwn(w electionInput, f Facts, d *Decision) {
 	self := Self(f.Config)
 	target, why := r.target(w, f)
+	if target == nat.Gone || !r.own.at.IsZero() && r.own.heeded != nat.Gone {
+		r.resolved, r.resolveBy = false, time.Time{} // it does not come
+	} else if wait := r.awaitNextHops(w); wait != "" {
+		target, why = nat.Gone, wait
+	}
 	d.States[self] = Status{State: target, Why: why, held: w.heldByOthers()}
 	settleHeld(f.Config, d.States)
 	if settled := d.States[self]; settled.State != target {
 		target, why = settled.State, "it answers again, but another gateway holds it back"
 	}
 	d.soonest(r.joinBy)
+	d.soonest(r.resolveBy)
 	if r.drain != nil {
 		d.soonest(r.drain.Deadline)
 	}
@@ -93,7 +97,7 @@ func (r *Role) evaluateOwn(w electionInput, f Facts, d *Decision) {
 // target is how this edge should stand, the worst of all that speaks against it. mu is held.
 func (r *Role) target(w electionInput, f Facts) (target nat.State, why string) {
 	if isolated := w.isolated(); isolated != r.isolated {
-		if r.isolated = isolated; !isolated { // others did the work meanwhile
+		if r.isolated = isolated; !isolated { // others may have done the work meanwhile
 			r.joined, r.joinBy = false, w.now.Add(joinTimeout)
 		}
 	}
@@ -106,37 +110,9 @@ func (r *Role) target(w electionInput, f Facts) (target nat.State, why string) {
 		return nat.Gone, "its process is stopping"
 	case r.isolated:
 		return nat.Gone, "no remote reaches it any more, so other gateways may serve in its place"
-	case r.joining(w):
-		return nat.Gone, "it waits for the other gateways and their sessions"
+	}
+	if wait := r.joining(w); wait != "" {
+		return nat.Gone, wait
 	}
 	return target, why
-}
-
-// joining reports whether this edge should leave its work to the other gateways until it has
-// met them and knows their sessions. mu is held.
-func (r *Role) joining(w electionInput) bool {
-	others := partners(w.config)
-	if r.joined || !w.watched || len(others) == 0 || !w.now.Before(r.joinBy) {
-		r.joined = true
-		return false
-	}
-	states := r.links.States()
-	there, missing, gone := 0, 0, 0
-	for _, other := range others {
-		switch _, up := w.look(other); {
-		case up && !synced(w.config, other, states):
-			missing++
-		case up:
-			there++
-		case w.remembered[other]:
-			gone++
-		}
-	}
-	r.joined = missing == 0 && (there > 0 || gone == len(others))
-	return !r.joined
-}
-
-// synced reports whether all links to a gateway that there should be have brought what it has.
-func synced(e overlay.Edge, gateway netip.Addr, states map[replica.ID]replica.State) bool {
-	return !slices.ContainsFunc(replicaLinks(e), func(l replica.Link) bool { return l.Remote == gateway && !states[l.ID()].Synced })
 }

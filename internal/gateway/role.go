@@ -57,6 +57,7 @@ type Role struct {
 	log    *slog.Logger
 	links  Links
 	signal chan struct{} // has a mark when gateways are to be judged anew
+	asks   chan struct{} // has a mark when next hops are to be asked for
 
 	mu        sync.Mutex
 	self      netip.Addr            // as of the last decision
@@ -73,8 +74,13 @@ type Role struct {
 	file   string
 	// joined: the sessions of the other gateways have come, or are not waited for any longer.
 	joined, isolated bool
-	joinBy           time.Time
-	leaving          bool
+	// whole: it has joined once, so it has the sessions of what it served.
+	whole   bool
+	joinBy  time.Time
+	leaving bool
+	// resolved: the next hops are known. They are not waited for after resolveBy.
+	resolved  bool
+	resolveBy time.Time
 	// remembered are the gateways that were gone when a former process ended.
 	remembered map[netip.Addr]bool
 	again      *time.Timer
@@ -82,7 +88,7 @@ type Role struct {
 
 // NewRole makes the role of an edge that knows no other gateway yet.
 func NewRole(log *slog.Logger, links Links) *Role {
-	return &Role{log: log, links: links, signal: make(chan struct{}, 1)}
+	return &Role{log: log, links: links, signal: make(chan struct{}, 1), asks: make(chan struct{}, 1)}
 }
 
 // Due has a mark when the gateways are to be judged anew.

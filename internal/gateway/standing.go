@@ -15,9 +15,6 @@ const (
 	// sayAfter is how long it waits before it says that it serves: until the networks of its
 	// uplinks have heard.
 	sayAfter = 100 * time.Millisecond
-	// joinTimeout is how long after the start it waits for the other gateways and their
-	// sessions.
-	joinTimeout = 3 * time.Second
 )
 
 // service is what others are told of a state.
