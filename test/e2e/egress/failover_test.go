@@ -189,7 +189,7 @@ func (t *talks) gap(what string) {
 }
 
 // mostLost is how many packets of a flow may be lost while a gateway comes back: 100 ms of it, in
-// which three processes have to run on however busy a machine. docs/decisions/0021-return.md has
+// which three processes have to run on however busy a machine. docs/decisions/0023-return.md has
 // what is lost on one that is not.
 const mostLost = 10
 
