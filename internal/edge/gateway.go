@@ -79,7 +79,7 @@ func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) boo
 // Resolve is called in the network namespace.
 func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 	known := make(map[gateway.Place]bool)
-	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.dp.Neighbours() })
+	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.dp.Hosts.Neighbours() })
 	for _, n := range all {
 		known[gateway.Place{Uplink: n.Segment, Addr: n.Addr}] = true
 	}
@@ -89,7 +89,7 @@ func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 	for _, p := range places {
 		if !known[p] && s.snapshot.dp != nil {
 			unknown++
-			errs = append(errs, s.snapshot.dp.SolicitHost(p.Uplink, p.Uplink, solicited(p.Addr), []netip.Addr{p.Addr}))
+			errs = append(errs, s.snapshot.dp.HostEvents.SolicitHost(p.Uplink, p.Uplink, solicited(p.Addr), []netip.Addr{p.Addr}))
 		}
 	}
 	s.mu.Unlock()

@@ -237,7 +237,7 @@ func TestNextHopsElectNobody(t *testing.T) {
 	if got := r.Evaluate(Facts{Config: threeGateways(), Results: results}, noon).State(gw2); got != nat.Draining {
 		t.Errorf("the gateway is %s, want draining", got)
 	}
-	results[pair] = bfd.Result{State: bfd.Down}
+	results[pair] = bfd.Result{State: bfd.Down, Since: noon}
 	if got := r.Evaluate(Facts{Config: threeGateways(), Results: results}, noon).State(gw2); got != nat.Gone {
 		t.Errorf("the gateway is %s, want gone", got)
 	}

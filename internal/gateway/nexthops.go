@@ -85,7 +85,7 @@ func nextHops(e overlay.Edge, all Sessions) (list []Place, err error) {
 		}
 	}
 	uplinks := uplinksOf(e, func(r overlay.Router, u overlay.Uplink) {
-		for _, route := range slices.Concat(r.Routes, r.Learned) {
+		for _, route := range r.Routes {
 			for _, via := range route.Via {
 				add(u, via.Addr)
 			}
