@@ -69,7 +69,15 @@ var ProtoNames = map[uint8]string{
 	unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp", unix.IPPROTO_ICMPV6: "icmpv6", unix.IPPROTO_SCTP: "sctp",
 }
 
-// protoNumber reads what ipProto writes; "" is -1.
+// ProtoName is the protocol's name, or its number.
+func ProtoName(proto uint8) string {
+	if name, ok := ProtoNames[proto]; ok {
+		return name
+	}
+	return strconv.Itoa(int(proto))
+}
+
+// protoNumber reads what ProtoName writes; "" is -1.
 func protoNumber(text string) (int, error) {
 	if text == "" {
 		return -1, nil

@@ -44,7 +44,8 @@ func newHealth(now time.Time) health {
 }
 
 // observe takes in the session's state and reports whether the pair's changed, or what
-// the other end does for others.
+// the other end does for others. A session counts as up when both ends have said that it is: only
+// then the other end says what it does, and a gateway that comes back empty must not be taken for one that serves.
 func (h *health) observe(now time.Time, s *session) bool {
 	was, wasRemote, old := h.session, h.remote, h.state
 	served, wasHolding, wasHeld := h.service, h.holds, h.isHeld()
@@ -53,12 +54,15 @@ func (h *health) observe(now time.Time, s *session) bool {
 		h.serviceSince = now
 	}
 	h.session, h.remote = s.state, s.remoteState
+	if s.state == up && s.remoteState != up && was != up {
+		h.session = initial // it has not said yet what it does for others
+	}
 	switch {
-	case s.state == up && was != up:
+	case h.session == up && was != up:
 		h.answered(now)
 	case s.remoteState == adminDown && (wasRemote != adminDown || was == up):
 		h.become(now, Down, "the remote took it out of use")
-	case s.state != up && was == up:
+	case h.session != up && was == up:
 		h.failed(now, s)
 	}
 	if !h.held.IsZero() && !now.Before(h.held) {

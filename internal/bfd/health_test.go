@@ -51,7 +51,7 @@ func TestNeverAnswered(t *testing.T) {
 	p.silence()
 	p.pass(time.Hour)
 	p.want(Unknown, "not answered")
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.want(Up, "answers")
 	if p.h.since != p.now {
 		t.Errorf("up since %s, want %s", p.h.since, p.now)
@@ -60,11 +60,11 @@ func TestNeverAnswered(t *testing.T) {
 
 func TestFailureIsNamed(t *testing.T) {
 	p := newPatient(t)
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.silence()
 	p.want(Down, "no packet for 150ms")
 	p = newPatient(t)
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	deaf := from(down)
 	deaf.diag = detectionTime
 	p.s.receive(p.now, deaf)
@@ -74,13 +74,13 @@ func TestFailureIsNamed(t *testing.T) {
 
 func TestBackOff(t *testing.T) {
 	p := newPatient(t)
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	for i, hold := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		hold *= time.Second
 		p.silence()
 		p.want(Down, "no packet")
 		p.pass(500 * time.Millisecond)
-		p.hear(down, initial)
+		p.hear(down, initial, up)
 		p.want(Down, "held back for "+hold.String())
 		p.pass(hold - time.Millisecond)
 		p.want(Down, "held back")
@@ -95,33 +95,33 @@ func TestBackOff(t *testing.T) {
 	}
 	p.pass(maxHold) // of good behaviour
 	p.silence()
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.want(Down, "held back for 1s after a failure")
 }
 
 // A failure while it is held back counts, and the wait begins anew.
 func TestFailureWhileHeld(t *testing.T) {
 	p := newPatient(t)
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.silence()
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.pass(900 * time.Millisecond)
 	p.silence()
 	p.pass(time.Hour)
 	p.want(Down, "no packet")
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.want(Down, "held back for 2s after 2 failures")
 }
 
 // What the other end does on purpose is no failure.
 func TestAdminDownIsGraceful(t *testing.T) {
 	p := newPatient(t)
-	p.hear(down, initial, adminDown)
+	p.hear(down, initial, up, adminDown)
 	p.want(Down, "took it out of use")
 	p.silence()
 	p.pass(time.Hour)
 	p.want(Down, "took it out of use")
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.want(Up, "answers")
 	p = newPatient(t)
 	p.hear(adminDown)

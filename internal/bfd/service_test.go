@@ -70,8 +70,8 @@ func TestRemoteService(t *testing.T) {
 		{up, neighborDown, InService, true}, // about a former session
 		{up, concatenatedPathDown, OutOfService, true},
 		{down, concatenatedPathDown, InService, true},
-		{initial, concatenatedPathDown, InService, true}, // up again, and held back
-		{up, concatenatedPathDown, OutOfService, true},
+		{initial, concatenatedPathDown, InService, false}, // it says nothing yet
+		{up, concatenatedPathDown, OutOfService, true},    // up again, and held back
 	} {
 		changed := say(c.state, c.diag)
 		if p.h.service != c.want || changed != c.changed {
@@ -80,6 +80,23 @@ func TestRemoteService(t *testing.T) {
 		if changed && c.state == up && p.h.serviceSince != p.now {
 			t.Errorf("%s since %s, want %s", p.h.service, p.h.serviceSince, p.now)
 		}
+	}
+}
+
+// An end that does not serve yet is never taken for one that does: its session is up here one packet
+// before it can say so.
+func TestUpComesWithTheService(t *testing.T) {
+	p := newPatient(t)
+	p.hear(down, initial)
+	if p.s.state != up || p.h.state != Unknown {
+		t.Errorf("session %s, pair %s: want a session that is up, of a remote that has said nothing", p.s.state, p.h.state)
+	}
+	said := from(up)
+	said.diag = concatenatedPathDown
+	p.s.receive(p.now, said)
+	p.h.observe(p.now, p.s)
+	if p.h.state != Up || p.h.service != OutOfService {
+		t.Errorf("%s, %s: want up and out of service at once", p.h.state, p.h.service)
 	}
 }
 
@@ -119,7 +136,7 @@ func TestHoldIsTold(t *testing.T) {
 	p := newPatient(t)
 	p.hear(down, initial, up)
 	p.silence()
-	p.hear(down, initial)
+	p.hear(down, initial, up)
 	p.want(Down, "held back for 1s")
 	if got := p.s.packet(p.now, false); got.diag != reversePathDown || got.state != up {
 		t.Errorf("%s with diagnostic %d, want up and %d", got.state, got.diag, reversePathDown)

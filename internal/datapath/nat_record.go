@@ -29,11 +29,12 @@ type NATRecord struct {
 // NATRecordSize is the length of a record's binary form.
 const NATRecordSize = 144
 
-// recordFlags are the flags of sessions that go to others, and recordBits the bits.
+// recordFlags are the flags of sessions that go to others, and recordBits all bits of enum ct_bits: a
+// receiver that does not know a bit ends the connection.
 const (
 	recordFlags = bpfNatSessionFlagsNAT_SESSION_FORWARDED | bpfNatSessionFlagsNAT_SESSION_INDEPENDENT | bpfNatSessionFlagsNAT_SESSION_MAPPING |
 		bpfNatSessionFlagsNAT_SESSION_UNTRANSLATED
-	recordBits = bpfCtBitsCT_PICKED_UP<<1 - 1
+	recordBits = bpfCtBitsCT_STREAM<<1 - 1
 	mostAskers = 2
 )
 
@@ -139,7 +140,7 @@ func (se *NATSessions) EachNATRecord(do func(r *NATRecord) bool) error {
 func (se *NATSessions) record(k *bpfCtKey, b *bpfNatSession, now uint64) NATRecord {
 	r := NATRecord{
 		Router: se.numbers.tagOfRouter(k.Zone), Policy: se.numbers.tagOfEgress(uint32(b.Egress)),
-		Proto: k.Proto, EchoDir: k.EchoDir, Flags: uint16(b.Flags) & uint16(recordFlags), Bits: b.Ct.Bits,
+		Proto: k.Proto, EchoDir: k.EchoDir, Flags: uint16(b.Flags) & uint16(recordFlags), Bits: b.Ct.Bits & uint32(recordBits),
 		Inside:  netip.AddrPortFrom(addrOf(k.Inside.W), wire16(k.InsidePort)),
 		Outside: netip.AddrPortFrom(orNone(k.Outside), wire16(k.OutsidePort)),
 		Egress:  netip.AddrPortFrom(addrOf(b.Addr.W), wire16(b.Port)),

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
@@ -90,6 +91,31 @@ func TestRecordBinary(t *testing.T) {
 		b, _ := r.AppendBinary(nil)
 		if err := r.UnmarshalBinary(change(b)); err == nil {
 			t.Errorf("%s: taken", what)
+		}
+	}
+}
+
+// Gateways may send each other every bit of a session's state. A new bit that a receiver refuses ends
+// replication as soon as one session has it.
+func TestRecordsHaveAllStateBits(t *testing.T) {
+	spec, err := loadBpf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var states *btf.Enum
+	if err := spec.Types.TypeByName("ct_bits", &states); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range states.Values {
+		r := natRecord("web", 0)
+		r.Bits |= uint32(v.Value)
+		b, err := r.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got NATRecord
+		if err := got.UnmarshalBinary(b); err != nil || got.Bits != r.Bits {
+			t.Errorf("a session with %s: bits %#x of %#x came: %v", v.Name, got.Bits, r.Bits, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
@@ -127,16 +128,16 @@ func (e *edge) offerPrefixes() {
 	}
 	s := &e.pathSelector
 	s.mu.Lock()
-	prefixes := s.prefixes()
+	prefixes := s.prefixes(e.role.Owned())
 	s.mu.Unlock()
 	b.Offer(prefixes)
 }
 
 // prefixes are what the routers may tell others. mu is held.
-func (s *pathSelector) prefixes() map[string]map[overlay.RouteSource][]netip.Prefix {
-	owned := make([]plan.OwnedAddress, 0, len(s.gateways.owned))
-	for p := range s.gateways.owned {
-		owned = append(owned, plan.OwnedAddress{Uplink: p.uplink, Addr: p.addr})
+func (s *pathSelector) prefixes(places map[gateway.Place]bool) map[string]map[overlay.RouteSource][]netip.Prefix {
+	owned := make([]plan.OwnedAddress, 0, len(places))
+	for p := range places {
+		owned = append(owned, plan.OwnedAddress{Uplink: p.Uplink, Addr: p.Addr})
 	}
 	all := make(map[string]map[overlay.RouteSource][]netip.Prefix)
 	for _, r := range s.snapshot.config.Routers {

@@ -125,7 +125,7 @@ func (b bgpHosts) ByBGP() (macs []rib.BGPMAC, arpEntries []rib.ARPEntry, err err
 func (b bgpHosts) Solicit(list []bgp.Solicitation) error {
 	s := &b.e.pathSelector
 	var errs []error
-	for some := range slices.Chunk(list, announceSome) {
+	for some := range slices.Chunk(list, askSome) {
 		s.mu.Lock()
 		for _, a := range some {
 			if s.snapshot.dp != nil {
@@ -163,3 +163,6 @@ func (s *pathSelector) reroute(pathPolicies plan.PathPolicies) error {
 	s.dead = dead
 	return nil
 }
+
+// askSome are asked before others may change tables again.
+const askSome = 32

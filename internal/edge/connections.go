@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -14,14 +13,6 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/problem"
 )
-
-// ipProto is the protocol's name, or its number.
-func ipProto(proto uint8) string {
-	if name, ok := api.ProtoNames[proto]; ok {
-		return name
-	}
-	return strconv.Itoa(int(proto))
-}
 
 func isICMP(proto uint8) bool { return proto == unix.IPPROTO_ICMP || proto == unix.IPPROTO_ICMPV6 }
 

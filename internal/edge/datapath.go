@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
@@ -306,7 +307,7 @@ func translation(e overlay.Edge) *overlay.Egress {
 		return nil
 	}
 	t := &overlay.Egress{NATSessions: e.Egress.NATSessions, Timeouts: e.Egress.Timeouts, Log: e.Egress.Log}
-	if len(replicaLinks(e)) > 0 {
+	if gateway.Replicates(e) {
 		t.Gateways = []overlay.GatewayGroup{{Replication: &overlay.Replication{}}}
 	}
 	return t

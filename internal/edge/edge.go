@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -64,16 +66,15 @@ type edge struct {
 	problems     []problem.Problem // of the last reconciliation
 	faults       map[string]error  // of what is tried again, by what it is
 
-	// Of egress: where sessions are told to other gateways, nil without.
-	replication    Replication
-	replicas       *replicas
-	endReplication func()
-	ns             namespace
-	came           chan announcement // addresses that came to this edge
-	lease          lease
-	logLost        atomic.Uint64 // lines about sessions that were not written
-	linesLost      uint64        // of the log, at the last look
-	offloads       offloads
+	// Of egress.
+	role        *gateway.Role
+	replication *gateway.Replication
+	announcer   *gateway.Announcer
+	lease       gateway.Lease
+
+	ns        namespace
+	linesLost uint64 // of the log, at the last look
+	offloads  offloads
 
 	// Of BGP: nil without.
 	bgp           atomic.Pointer[bgp.Process]
@@ -104,13 +105,13 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.dp, e.adopted = dp, dp.Owner.Adopted()
-	if err := e.lease.of(dp); err != nil {
+	if err := e.keepLease(dp); err != nil {
 		return err
 	}
 	e.pathSelector.routing = plan.NewRouting(e.config, nil)
 	e.lookAsked()
 	e.asked.before = e.asked.last // a former process's are no news
-	e.reportProblem(rememberGateways, e.joinGateways())
+	e.reportProblem(rememberGateways, e.role.Join(filepath.Join(e.opts.RuntimeDir, e.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.config.Name, "drain"), e.adopted))
 	e.rememberLearned()
 	e.ensure(hostState)
 	e.settle(ctx)
@@ -247,16 +248,16 @@ func (e *edge) reconcile() {
 	}
 	probed := e.probe(hostState)
 	e.mu.Lock()
-	was := slices.Concat(e.problems, e.pathSelector.problems())
+	was := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
 	came, err := e.apply(hostState, probed)
-	now := slices.Concat(e.problems, e.pathSelector.problems())
+	now := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
 	e.mu.Unlock()
 	for _, what := range e.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
 	e.reportProblem(applyTables, err)
-	e.announce(came)
-	e.replicate()
+	e.announcer.Announce(came)
+	e.reportProblem(replicateProblem, e.replication.Set(e.config))
 	if err == nil {
 		e.release(hostState)
 	}
@@ -270,7 +271,7 @@ func (e *edge) reconcile() {
 
 // apply plans, and has the data path do it. It says which egress addresses came here. mu is
 // held.
-func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came announcement, err error) {
+func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came gateway.Announcement, err error) {
 	s := &e.pathSelector
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,12 +283,10 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	tables.NoLearning, tables.Keep = plan.NoLearning(e.configured, e.config), e.learned.known.IsSettling()
 	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
 	begin := time.Now()
-	all, own, again := s.evaluate(on, begin)
-	s.say(own)
-	plan.Translate(&tables, e.config, hostState, states(all))
-	if e.config.Egress != nil {
-		leased(e.config, tables.Egress, all)
-	}
+	gateways := e.role.Evaluate(s.facts(on), begin)
+	s.SetService(gateways.Service())
+	plan.Translate(&tables, e.config, hostState, gateways.State)
+	gateways.Lease(tables.Egress)
 	e.hostState, e.problems = hostState, problems
 	err = e.dp.Tables.Apply(tables)
 	e.learned.left = rib.LeftOut(err).Routes
@@ -305,9 +304,7 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came an
 	e.paths.probed = probed
 	s.snapshot, s.paths = on, next
 	s.route(routing, e.config, next.pathPolicies)
-	came = s.gateways.take(e.config, all, own, tables.Egress)
-	s.gateways.askAgain(again, begin)
-	return came, nil
+	return e.role.Take(gateways, tables.Egress), nil
 }
 
 // tell logs the problems that are new and those that are over.
@@ -391,7 +388,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 	}
 	e.unfollowHostEvents()
 	defer e.followHostEvents()
-	defer func() { e.reportProblem(keepLease, e.lease.of(e.dp)) }() // until then it is the former handle's
+	defer func() { e.reportProblem(keepLease, e.keepLease(e.dp)) }() // until then it is the former handle's
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pathSelector.mu.Lock()
@@ -423,19 +420,19 @@ func (e *edge) stop(remove bool) error {
 	dp := e.dp
 	e.dp = nil
 	e.mu.Unlock()
-	unspoken = errors.Join(unspoken, e.lease.of(nil))
+	unspoken = errors.Join(unspoken, e.keepLease(nil))
 	if dp == nil {
 		return unspoken
 	}
 	if !remove {
 		e.log.Info("edge stops, its data path keeps forwarding")
 		e.leaveGateways()
-		return errors.Join(unspoken, e.stopReplication(), e.endLiveness(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.replication.Close(), e.endLiveness(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.pathSelector.stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
-	err := errors.Join(unspoken, left, e.stopReplication(), dp.Owner.Remove())
+	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
@@ -465,7 +462,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()), e.configProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()), e.configProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
@@ -481,10 +478,12 @@ const (
 	decideReport     = "end a report of a path MTU"
 	readCounters     = "read the counters of the paths"
 	rememberGateways = "save the states of gateways"
+	replicateProblem = "replicate sessions"
+	announceProblem  = "announce egress addresses"
+	resolveProblem   = "resolve the next hops of uplinks"
 	keepLease        = "keep the lease of egress addresses"
 	rememberProbes   = "save the results of offload probes"
 	lookAtDrivers    = "check the drivers of the underlay"
-	refreshReplicas  = "refresh replicas of sessions"
 	readLog          = "read the firewall's log"
 	timeSweep        = "time the sweep of connections"
 	writeLog         = "write the log"
@@ -492,7 +491,7 @@ const (
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, refreshReplicas,
+	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, resolveProblem, gateway.RefreshReplicas,
 	readLog, timeSweep, readLimits, writeLog, keepRevisions,
 }
 

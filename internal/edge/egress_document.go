@@ -9,6 +9,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -29,21 +30,17 @@ func (e *edge) egressDocument() (api.EgressInfo, error) {
 		if err != nil {
 			return api.EgressInfo{}, err
 		}
-		s := &e.pathSelector
-		s.mu.Lock()
-		all, drained, active := s.gateways.gatewayStates, s.gateways.drain, s.gateways.active
-		swept := !e.natGuard.sweptAt.IsZero()
+		v := e.role.View()
+		all := v.States
 		info := api.EgressInfo{
-			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, s.gateways.failovers...),
-			Replication: []api.ReplicationInfo{}, Problems: append([]problem.Problem{}, s.gateways.problems...),
+			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, v.Failovers...),
+			Replication: e.replication.Info(e.config), Problems: append([]problem.Problem{}, v.Problems...),
 		}
-		s.mu.Unlock()
 		info.Problems = append(info.Problems, e.natGuard.problems...)
-		info.Replication = e.replicationInfos()
-		if drained != nil {
-			info.Drain = &api.DrainInfo{Asked: drained.Asked, Deadline: drained.Deadline, Done: drained.Done}
-			if swept && !drained.Done {
-				info.Drain.Active = &active
+		if v.Drain != nil {
+			info.Drain = &api.DrainInfo{Asked: v.Drain.Asked, Deadline: v.Drain.Deadline, Done: v.Drain.Done}
+			if !e.natGuard.sweptAt.IsZero() && !v.Drain.Done {
+				info.Drain.Active = &v.Active
 			}
 		}
 		for _, g := range e.config.Egress.Gateways {
@@ -86,19 +83,19 @@ func (e *edge) countNATSessions() (c natSessionCounts, err error) {
 	})
 }
 
-func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gatewayStates) api.GatewayGroupInfo {
+func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gateway.Status) api.GatewayGroupInfo {
 	info := api.GatewayGroupInfo{Name: g.Name, Mode: g.Mode, Members: []api.GatewayInfo{}}
 	for _, m := range g.Members {
 		j := all[m]
 		info.Members = append(info.Members, api.GatewayInfo{
-			Address: m, Name: gatewayName(e.config, m), Self: m == self(e.config), State: j.State.String(), Since: j.at, Why: j.why,
+			Address: m, Name: gateway.Name(e.config, m), Self: m == self(e.config), State: j.State.String(), Since: j.At, Why: j.Why,
 		})
 	}
 	return info
 }
 
 // policyInfo is one policy as its gateways share it. mu is held.
-func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStates, counts natSessionCounts) api.EgressPolicyInfo {
+func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gateway.Status, counts natSessionCounts) api.EgressPolicyInfo {
 	info := api.EgressPolicyInfo{
 		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: e.ruled.matches(p.Name), Except: p.Except,
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: p.Ports, Limit: p.Limit, Sessions: counts.policies[p.Name],
@@ -114,7 +111,7 @@ func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gatewayStat
 	if i < 0 {
 		return info
 	}
-	plan := nat.NewPlan(p, e.config.Egress.Gateways[i], self(e.config), states(all))
+	plan := nat.NewPlan(p, e.config.Egress.Gateways[i], self(e.config), func(member netip.Addr) nat.State { return all[member].State })
 	for f, name := range []string{"ipv4", "ipv6"} {
 		info.Sources = append(info.Sources, sourceShares(plan, f, name, self(e.config))...)
 	}
@@ -184,8 +181,8 @@ func (e *edge) natUse() *api.NATUse {
 	}
 	c := e.natGuard.gcStats
 	use := &api.NATUse{Sessions: api.Usage{Used: c.Sessions + c.Mappings, Size: e.config.Egress.NATSessions}, Policies: len(e.config.Egress.Policies)}
-	if isGateway(e.config) {
-		use.State = e.pathSelector.judgements()[self(e.config)].State.String()
+	if gateway.IsMember(e.config) {
+		use.State = e.role.States()[self(e.config)].State.String()
 	}
 	return use
 }

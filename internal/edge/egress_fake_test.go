@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
@@ -22,7 +23,7 @@ type exits struct {
 	pressures   []datapath.PortUsage
 	natEvents   []datapath.NATEvent // not yet read
 	steered     []fib.Egress
-	announced   []place
+	announced   []gateway.Place
 	service     bfd.Service
 	replicas    []datapath.NATRecord // that were put
 	deleted     []datapath.NATRecord
@@ -61,7 +62,7 @@ func newEgressWorld(w *world) *world {
 	w.hostState.Links["wan0"] = host.Link{Name: "wan0", Index: 9, MTU: 1500, Up: true}
 	w.lives = map[overlay.Pair]bfd.Result{pair: {State: bfd.Unknown, Since: time.Now()}}
 	w.exits = exits{reported: map[replica.ID][]byte{}, untold: map[replica.ID][]byte{}, states: map[replica.ID]replica.State{}, replicate: make(chan struct{}, 1)}
-	w.opts.OpenReplication = func(o replica.Options) (Replication, error) {
+	w.opts.OpenReplication = func(o replica.Options) (gateway.Replicator, error) {
 		w.mu.Lock()
 		w.exits.store = o.Store
 		w.mu.Unlock()
@@ -115,7 +116,7 @@ func (d fakeDataPath) AnnounceAddress(uplink string, addr netip.Addr) error {
 	err := d.w.call(fmt.Sprintf("announce %s at %s", addr, uplink))
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	d.w.exits.announced = append(d.w.exits.announced, place{uplink, addr})
+	d.w.exits.announced = append(d.w.exits.announced, gateway.Place{Uplink: uplink, Addr: addr})
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -23,7 +24,7 @@ func (w *world) received() map[netip.Addr]int {
 	defer w.mu.Unlock()
 	n := make(map[netip.Addr]int)
 	for _, p := range w.exits.announced {
-		n[p.addr]++
+		n[p.Addr]++
 	}
 	return n
 }
@@ -223,7 +224,12 @@ func TestDrainOutlastsReboots(t *testing.T) {
 	file := filepath.Join(w.opts.StateDir, "a", "drain")
 	text, err := os.ReadFile(file)
 	must(t, err)
-	var kept savedDrain
+	var kept struct {
+		Drain    gateway.Drain `json:"drain"`
+		Boot     string        `json:"boot"`
+		Asked    time.Duration `json:"asked"`
+		Deadline time.Duration `json:"deadline"`
+	}
 	must(t, json.Unmarshal(text, &kept))
 	kept.Drain.Deadline = time.Now().Add(-time.Hour) // as of a clock that was set
 	rewrite := func() {
@@ -318,7 +324,7 @@ func TestRemembersTheGone(t *testing.T) {
 	w := newEgressWorld(newWorld(t))
 	w.config.Egress.Gateways[0].Members = []netip.Addr{gw2}
 	w.config.Egress.Policies[0].Uplink = ""
-	text, err := json.Marshal(remembered{Gone: []netip.Addr{gw2}})
+	text, err := json.Marshal(map[string]any{"gone": []netip.Addr{gw2}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -212,7 +213,7 @@ func (e *edge) writeLog() {
 func (e *edge) logLine(l datapath.LogLine) {
 	attrs := []any{
 		"verdict", string(l.Verdict), "section", l.Rule.Section, "rule", l.Rule.Name, "port", l.Port, "direction", string(l.Direction),
-		"proto", ipProto(l.Proto), "src", l.Src, "dst", l.Dst,
+		"proto", api.ProtoName(l.Proto), "src", l.Src, "dst", l.Dst,
 	}
 	switch {
 	case isICMP(l.Proto):

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -19,9 +21,9 @@ import (
 
 const (
 	// patience is how long after the start paths that never answered count as alive while
-	// others to the same remote answer: sessions begin with a packet a second (RFC 5880
-	// section 6.8.3), and the first that is up should not have to carry everything.
-	patience = 3 * time.Second
+	// others to the same remote answer: the first that is up should not have to carry
+	// everything.
+	patience = gateway.Patience
 	// leaveTimeout bounds how long the remotes are told that this edge goes.
 	leaveTimeout = 2 * time.Second
 	// watchLiveness names the fault of sessions that cannot be had.
@@ -49,7 +51,6 @@ type pathSelector struct {
 	lives      map[netip.Addr]bfd.Result
 	strangers  map[overlay.Pair]bool
 	failed     bool // the last time
-	gateways   gateways
 }
 
 // snapshot is what plans rest on, as of the last reconciliation.
@@ -131,8 +132,8 @@ func (e *edge) steer() {
 		s.mu.Unlock()
 		return // the tables that are about to be applied know
 	}
-	was, failed, owned := s.reported(), s.failed, s.gateways.owned
-	came, err := s.moveGateways(time.Now()) // first: of these more depends than of paths
+	was, failed, owned := slices.Concat(s.paths.problems, e.role.Problems()), s.failed, e.role.Owned()
+	came, err := e.role.Move(s.facts(s.snapshot), s, time.Now()) // first: of these more depends than of paths
 	next := s.plan(s.snapshot)
 	err = errors.Join(err, s.reroute(next.pathPolicies))
 	steered := s.snapshot.dp.Paths.Steer(plan.PathSelection(s.snapshot.config, next.pathPolicies))
@@ -141,9 +142,9 @@ func (e *edge) steer() {
 	}
 	err = errors.Join(err, steered)
 	s.failed = err != nil
-	now, moved := s.reported(), !maps.Equal(owned, s.gateways.owned)
+	now, moved := slices.Concat(s.paths.problems, e.role.Problems()), !maps.Equal(owned, e.role.Owned())
 	s.mu.Unlock()
-	e.announce(came)
+	e.announcer.Announce(came)
 	if moved {
 		e.offerPrefixes()
 	}
@@ -153,16 +154,39 @@ func (e *edge) steer() {
 	e.tell(was, now)
 }
 
-// reported are the problems of paths and gateways. mu is held.
-func (s *pathSelector) reported() []problem.Problem {
-	return slices.Concat(s.paths.problems, s.gateways.problems)
-}
-
-// problems are those of paths and gateways.
+// problems are those of paths.
 func (s *pathSelector) problems() []problem.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reported()
+	return s.paths.problems
+}
+
+// facts are what gateways are judged by. mu is held.
+func (s *pathSelector) facts(g snapshot) gateway.Facts {
+	f := gateway.Facts{Config: g.config, HostState: g.hostState, Results: s.known()}
+	if s.monitor != nil {
+		f.Watched = s.opened
+	}
+	return f
+}
+
+// SetService tells the other edges what this one does for them. mu is held.
+func (s *pathSelector) SetService(service bfd.Service) {
+	if s.monitor != nil {
+		s.monitor.SetService(service)
+	}
+}
+
+// SteerEgress has the tables obey. mu is held.
+func (s *pathSelector) SteerEgress(list []fib.Egress) error {
+	return s.snapshot.dp.Egress.SteerEgress(list)
+}
+
+// stand ends all steering.
+func (s *pathSelector) stand() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.snapshot.dp = nil
 }
 
 // watchOver has the paths watched, if the configuration asks for that.
@@ -183,10 +207,10 @@ func (e *edge) watchOver(hostState host.State) {
 			e.failNeighbours()
 			e.steerAndSave()
 		})
-		s.say(s.gateways.own)
+		s.SetService(e.role.Service())
 		s.mu.Unlock()
 		if e.config.Egress != nil {
-			wake(s.gateways.nudged) // sessions that never answer are judged when patience ends
+			e.role.Wake() // sessions that never answer are judged when patience ends
 		}
 	}
 	peers := plan.Peers(e.config, s.inForce().pathPolicies, hostState.Routes)

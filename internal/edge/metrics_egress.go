@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -19,7 +20,7 @@ func (e *edge) natMetrics(p *page) {
 	p.single(gauge, "selvage_nat_replicas", "Of these, those that another gateway made and uses.", uint64(e.natGuard.gcStats.Replicas))
 	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.natGuard.gcStats.Mappings))
 	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.problems)))
-	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.logLost.Load())
+	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.replication.LogLost())
 	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.Egress.NATTables(e.natGuard.gcStats))
 	e.portUsageMetrics(p)
 	if len(e.config.Egress.Gateways) > 0 {
@@ -39,33 +40,30 @@ func (e *edge) portUsageMetrics(p *page) {
 }
 
 func (e *edge) gatewayMetrics(p *page) {
-	s := &e.pathSelector
-	s.mu.Lock()
-	all, owned, failovers := s.gateways.gatewayStates, len(s.gateways.owned), s.gateways.last
-	s.mu.Unlock()
+	v := e.role.View()
 	const state, serving = "selvage_egress_gateway_state", "selvage_egress_gateways_serving"
 	p.family(gauge, state, "State of a gateway of egress policies; 1 for the current one.")
 	for _, g := range e.config.Egress.Gateways {
 		for _, m := range g.Members {
 			for _, is := range []nat.State{nat.Serving, nat.Draining, nat.Gone} {
-				p.sample(state, flag(all[m].State == is), "group", g.Name, "gateway", m.String(), "state", is.String())
+				p.sample(state, flag(v.States[m].State == is), "group", g.Name, "gateway", m.String(), "state", is.String())
 			}
 		}
 	}
 	p.family(gauge, serving, "Gateways of the group that serve.")
 	for _, g := range e.config.Egress.Gateways {
-		p.sample(serving, servingOf(g, all), "group", g.Name)
+		p.sample(serving, servingOf(g, v.States), "group", g.Name)
 	}
-	p.single(gauge, "selvage_egress_addresses_owned", "Egress addresses that this edge answers for.", uint64(owned))
-	p.single(counter, "selvage_egress_gateway_state_changes_total", "Changes of gateways' states that this edge acted on.", uint64(failovers))
+	p.single(gauge, "selvage_egress_addresses_owned", "Egress addresses that this edge answers for.", uint64(v.Owned))
+	p.single(counter, "selvage_egress_gateway_state_changes_total", "Changes of gateways' states that this edge acted on.", uint64(v.Changes))
 }
 
-func servingOf(g overlay.GatewayGroup, all map[netip.Addr]gatewayStates) uint64 {
+func servingOf(g overlay.GatewayGroup, all map[netip.Addr]gateway.Status) uint64 {
 	return uint64(len(slices.DeleteFunc(slices.Clone(g.Members), func(m netip.Addr) bool { return all[m].State != nat.Serving })))
 }
 
 func (e *edge) replicationMetrics(p *page) {
-	links := e.replicationInfos()
+	links := e.replication.Info(e.config)
 	if len(links) == 0 {
 		return
 	}

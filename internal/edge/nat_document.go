@@ -7,6 +7,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -61,7 +62,7 @@ func natSessionInfos(sessions []datapath.NATSession) ([]api.NATSessionInfo, erro
 
 func natSessionInfo(b *datapath.NATSession) api.NATSessionInfo {
 	info := api.NATSessionInfo{
-		Policy: b.Policy, Router: b.Router, Proto: ipProto(b.Proto), Inside: b.Inside.Addr(), InsidePort: b.Inside.Port(),
+		Policy: b.Policy, Router: b.Router, Proto: api.ProtoName(b.Proto), Inside: b.Inside.Addr(), InsidePort: b.Inside.Port(),
 		Egress: b.Egress.Addr(), EgressPort: b.Egress.Port(), Via: b.Via, State: b.State, Answered: b.Answered,
 		Forwarded: b.Forwarded, Independent: b.Independent, Mapping: b.Mapping, Replica: b.Replica,
 		Age: seconds(b.AgeNS), Idle: seconds(b.IdleNS), Left: seconds(b.LeftNS),
@@ -85,7 +86,7 @@ func (e *edge) natDocument() (api.NATInfo, error) {
 		c := e.natGuard.gcStats
 		info := api.NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
-			States: stateInfos(c.States), Tables: tableInfos(e.dp.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.logLost.Load(),
+			States: stateInfos(c.States), Tables: tableInfos(e.dp.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.replication.LogLost(),
 			Problems: append([]problem.Problem{}, e.natGuard.problems...),
 		}
 		return info, nil
@@ -99,7 +100,7 @@ var natEvents = []api.EventInfo{
 	{Name: "nat-next-address", Description: "NAT sessions that took another address of the pool"},
 	{Name: "nat-retried", Description: "ports that NAT tried and found in use"},
 	{Name: "nat-deleted", Description: "NAT sessions deleted"},
-	{Name: eventNATEventsLost, Description: "NAT events not sent to the log and to other gateways"},
+	{Name: gateway.EventsLost, Description: "NAT events not sent to the log and to other gateways"},
 }
 
 // portUsageMost bounds the lines of a question without a limit.
@@ -119,7 +120,7 @@ func (e *edge) portUsageDocument(v url.Values) ([]api.PortUsageInfo, error) {
 		list := make([]api.PortUsageInfo, 0, len(pressures))
 		for _, p := range pressures {
 			list = append(list, api.PortUsageInfo{
-				Policy: p.Policy, Router: p.Router, Proto: ipProto(p.Proto), Egress: p.Egress,
+				Policy: p.Policy, Router: p.Router, Proto: api.ProtoName(p.Proto), Egress: p.Egress,
 				Outside: p.Outside.Addr(), OutsidePort: p.Outside.Port(), Used: p.Used, Size: p.Size,
 			})
 		}

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -14,6 +16,9 @@ import (
 // fillAt is the filling of ports and of the table of sessions that is an alarm, until it is
 // below fillClear.
 const fillAt, fillClear = 0.80, 0.75
+
+// natSweep is the least time between two sweeps over the sessions.
+const natSweep = 10 * time.Second
 
 // mostPressures bounds the pressures that become alarms.
 const mostPressures = 5
@@ -54,7 +59,7 @@ func (e *edge) sweepNAT() {
 	was, config := e.natGuard, e.config
 	if err == nil {
 		next.evaluate(was, *config.Egress)
-		next.problems = append(next.problems, e.replicationProblems(e.pathSelector.judgements(), next.sweptAt)...)
+		next.problems = append(next.problems, e.replication.Problems(config, e.role.States(), next.sweptAt)...)
 	} else {
 		next = was
 	}
@@ -80,7 +85,7 @@ func (e *edge) readNATGuard() (g natGuard, err error) {
 		g.drops[d.Reason] = d.Packets
 	}
 	events, err := e.dp.Drops.Events()
-	g.natEventsLost, g.earlyDropped = events[eventNATEventsLost], events[eventEarlyDropped]
+	g.natEventsLost, g.earlyDropped = events[gateway.EventsLost], events[eventEarlyDropped]
 	g.known = err == nil
 	return g, err
 }
@@ -120,7 +125,7 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 	for _, p := range g.pressures {
 		if what := fmt.Sprint(p.Proto, p.Egress, p.Outside); pressed(what, p.Used, p.Size) {
 			g.warn("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or find the busiest sources with `selvage nat --port-usage` and `--top sources`",
-				p.Used, p.Size, ipProto(p.Proto), p.Egress, p.Outside, p.Policy)
+				p.Used, p.Size, api.ProtoName(p.Proto), p.Egress, p.Outside, p.Policy)
 		}
 	}
 	if n := since(reasonExhausted); n > 0 {
@@ -130,7 +135,7 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 		g.fail("egress: %d packets were just dropped because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
 	}
 	if was.known && g.natEventsLost > was.natEventsLost {
-		g.warn("egress: %d sessions began or ended without being logged or replicated (%s): the ring of events was full", g.natEventsLost-was.natEventsLost, eventNATEventsLost)
+		g.warn("egress: %d sessions began or ended without being logged or replicated (%s): the ring of events was full", g.natEventsLost-was.natEventsLost, gateway.EventsLost)
 	}
 	slices.SortFunc(g.problems, func(a, b problem.Problem) int { return cmp.Compare(a.Text, b.Text) })
 }

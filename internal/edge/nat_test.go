@@ -1,8 +1,6 @@
 package edge
 
 import (
-	"bytes"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 )
@@ -111,7 +110,7 @@ func TestNoEgress(t *testing.T) {
 
 func TestNATStatus(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).translating()
-	w.events["nat-created"], w.events[eventNATEventsLost] = 7, 0
+	w.events["nat-created"], w.events[gateway.EventsLost] = 7, 0
 	c, _ := w.run()
 	w.within("swept", func() bool { return !fetched(t, c.Egress().NAT).SweptAt.IsZero() })
 	n := fetched(t, c.Egress().NAT)
@@ -177,49 +176,6 @@ func natEventsOf(event datapath.NATEventKind, b datapath.NATSession) datapath.NA
 	return datapath.NATEvent{Event: event, AgeNS: 1e6, Session: b, Record: recordOf(b)}
 }
 
-// Lines have the fields that docs/reference/metrics.md maps to IPFIX, and no more of them are written
-// than the rate allows.
-func TestTranslationLog(t *testing.T) {
-	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&out, nil))
-	var l translationLog
-	l.begin(noon, 2)
-	events := []datapath.NATEvent{
-		natEventsOf(datapath.NATCreated, natSession(1, 4000)), natEventsOf(datapath.NATEstablished, natSession(1, 4000)), natEventsOf(datapath.NATDeleted, natSession(1, 4000)),
-		natEventsOf(datapath.NATCreated, natSession(1, 4001)), natEventsOf(datapath.NATCreated, natSession(1, 4002)),
-	}
-	replicated := natEventsOf(datapath.NATDeleted, natSession(1, 4003))
-	replicated.Session.Replica = true
-	for _, n := range append(events, replicated) {
-		l.take(&n)
-	}
-	l.write(log)
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 || l.lost != 2 || !strings.Contains(lines[0], "lost=2") {
-		t.Fatalf("%d lines and %d lost, want two and two:\n%s", len(lines), l.lost, out.String())
-	}
-	for _, field := range []string{"event=began", "policy=web", "router=tenant", "proto=tcp", "src=10.0.0.1", "sport=4000", "postNATSrc=203.0.113.10", "postNATSport=4000",
-		"dst=198.51.100.9", "dport=443"} {
-		if !strings.Contains(lines[0], field) {
-			t.Errorf("%q lacks %s", lines[0], field)
-		}
-	}
-	for _, field := range []string{"event=ended", "initiatorPackets=2", "initiatorOctets=100", "responderPackets=3", "responderOctets=1000", "duration=4.999s"} {
-		if !strings.Contains(lines[1], field) {
-			t.Errorf("%q lacks %s", lines[1], field)
-		}
-	}
-	out.Reset()
-	l.begin(noon.Add(time.Hour), 2)
-	for range 3 {
-		l.take(&events[0])
-	}
-	l.write(log)
-	if text := out.String(); strings.Count(text, "\n") != 2 || strings.Count(text, "lost=1") != 1 || l.lost != 3 {
-		t.Errorf("after an hour, %d lost:\n%s", l.lost, text)
-	}
-}
-
 // Other gateways hear of what is answered and of what ended, in order, and not of what is
 // theirs.
 func TestNATEventsAreReplicated(t *testing.T) {
@@ -276,14 +232,14 @@ func recordsIn(t *testing.T, b []byte) (list []datapath.NATRecord) {
 // News that were lost have all told again.
 func TestLostNATEvents(t *testing.T) {
 	w := newEgressWorld(newWorld(t)).replicated()
-	w.events[eventNATEventsLost] = 3
+	w.events[gateway.EventsLost] = 3
 	w.run()
 	w.within("a first look", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.reads["news"] > 1 // news, events, and news again
 	})
-	w.set(func() { w.events[eventNATEventsLost]++ })
+	w.set(func() { w.events[gateway.EventsLost]++ })
 	w.within("told again", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -306,7 +262,8 @@ func TestRecordsOfOthers(t *testing.T) {
 	own, local := recordOf(natSession(1, 1)), natSession(2, 1)
 	local.Policy = "uplink/wan"
 	foreign := recordOf(local)
-	bytes := appendRecord(appendRecord(nil, &own), &foreign)
+	bytes, _ := own.AppendBinary(nil)
+	bytes, _ = foreign.AppendBinary(bytes)
 	if err := store.Put(gw2Link, bytes); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
-	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
 	"github.com/selvage/selvage/internal/plan"
@@ -129,25 +128,5 @@ func TestWeightsAreNoImbalance(t *testing.T) {
 	s.Buckets[0], s.Buckets[2] = 1, 1
 	if isEven(s) {
 		t.Error("30 and 34 of 64 are even")
-	}
-}
-
-// What a gateway says of itself comes by the session of the pair: its next hops say nothing of that.
-func TestNextHopsElectNobody(t *testing.T) {
-	to2 := overlay.Pair{Local: tep, Remote: gw2}
-	byHop := to2
-	byHop.Via = via0.Via
-	w := &world{lives: map[overlay.Pair]bfd.Result{
-		to2: {State: bfd.Up, Service: bfd.Draining}, byHop: {State: bfd.Up, Since: time.Now()},
-	}}
-	s := pathSelector{monitor: fakeLiveness{w}}
-	all, _, _ := s.evaluate(snapshot{config: threeGateways()}, time.Now())
-	if got := all[gw2].State; got != nat.Draining {
-		t.Errorf("the gateway is %s, want draining", got)
-	}
-	w.lives[to2] = bfd.Result{State: bfd.Down}
-	all, _, _ = s.evaluate(snapshot{config: threeGateways()}, time.Now())
-	if got := all[gw2].State; got != nat.Gone {
-		t.Errorf("the gateway is %s, want gone", got)
 	}
 }

@@ -382,3 +382,15 @@ func (e *edge) endTrial() {
 func (e *edge) loadOffloads() error {
 	return e.offloads.load(filepath.Join(e.opts.RuntimeDir, e.config.Name+".offload"))
 }
+
+// writeJSON replaces a file at once.
+func writeJSON(path string, document any) error {
+	text, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

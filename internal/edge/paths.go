@@ -68,6 +68,14 @@ func onEach(natEvents <-chan struct{}, f func()) (end func()) {
 	})
 }
 
+// wake leaves a mark in a channel of capacity one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // goWait runs f in a goroutine until the returned function is called, which waits for it.
 func goWait(ctx context.Context, f func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)

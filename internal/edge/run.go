@@ -28,6 +28,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 )
@@ -76,7 +77,7 @@ type RunOptions struct {
 	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
 	OpenLiveness func(log *slog.Logger) (Liveness, error)
 
-	OpenReplication func(o replica.Options) (Replication, error)
+	OpenReplication func(o replica.Options) (gateway.Replicator, error)
 	OpenSpeaker     func(ctx context.Context, o speaker.Options) (bgp.Speaker, error)
 }
 
@@ -170,19 +171,13 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ns.close()) }()
-	e := &edge{
-		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision, faults: make(map[string]error),
-		turn: make(turn, 1), jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
-		ns: ns, came: make(chan announcement, 1), learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
-	}
-	e.pathSelector.gateways.nudged = make(chan struct{}, 1)
+	e := newEdge(opts, first, h, ns)
 	e.reportProblem(rememberProbes, e.loadOffloads())
 	e.reportProblem(startConfiguration, passedOver)
-	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, e.renewLease)
+	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
 		e.unfollowHostEvents()
-		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.stopReplication())
+		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.replication.Close())
 		endAnnouncer()
 		endLease()
 	}()
@@ -194,14 +189,37 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		e.keep(first.Revision, false)
 	}
 	atGate.open(e.handler())
-	var ends []func()
-	for _, watch := range []func(context.Context){e.watchFirewall, e.watchGateways, e.watchNAT, e.followNATEvents, e.watchOffloads} {
-		ends = append(ends, goWait(ctx, watch))
-	}
+	end := e.follow(ctx)
 	broken := e.loop(ctx, hangup, srv.failed)
-	for _, end := range ends {
-		end()
-	}
+	end()
 	e.endTrial()
 	return errors.Join(broken, srv.stop(), e.stop(broken == nil && opts.RemoveAtExit))
+}
+
+// newEdge is an edge with nothing open but what it is given.
+func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
+	cfg := first.edge
+	e := &edge{
+		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
+		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision, faults: make(map[string]error),
+		turn: make(turn, 1), jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
+		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
+	}
+	e.makeGateway()
+	return e
+}
+
+// follow has goroutines look at what changes without the loop, until the returned function is called.
+func (e *edge) follow(ctx context.Context) (end func()) {
+	var ends []func()
+	for _, watch := range []func(context.Context){
+		e.watchFirewall, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.watchOffloads,
+	} {
+		ends = append(ends, goWait(ctx, watch))
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
 }

@@ -79,7 +79,7 @@ func (e *edge) sessionInfos(sessions []datapath.Session) ([]api.SessionInfo, err
 
 func sessionInfo(s *datapath.Session) api.SessionInfo {
 	return api.SessionInfo{
-		Port: s.Port, Segment: s.Segment, Direction: string(s.Direction), Proto: ipProto(s.Proto),
+		Port: s.Port, Segment: s.Segment, Direction: string(s.Direction), Proto: api.ProtoName(s.Proto),
 		Src: s.Src, Dst: s.Dst, SrcPort: s.SrcPort, DstPort: s.DstPort, PeerPort: s.PeerPort, PeerSegment: s.PeerSegment,
 		State: s.State, Answered: s.Answered, PickedUp: s.PickedUp, Rule: ruleText(s.Rule), Current: s.Current,
 		Age: seconds(s.AgeNS), Idle: seconds(s.IdleNS),

@@ -102,7 +102,7 @@ type Replicator struct {
 	closed    bool
 
 	changed   chan struct{}
-	snapshots sync.Mutex // one at a time: each takes memory for all sessions
+	snapshots sync.Mutex // one is read at a time: each walks all sessions
 	owned     sync.WaitGroup
 }
 

@@ -273,48 +273,6 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// An end that does not take what it is sent costs a bounded amount of memory, and is told
-// all again when it does.
-func TestSlowEnd(t *testing.T) {
-	port := freePort(t)
-	stuck := newTable()
-	stuck.stuck = make(chan struct{})
-	a, b := newGateway(t, 1, newTable()), newGateway(t, 2, stuck)
-	a.most = 5000
-	a.to(t, port, "k", b)
-	b.to(t, port, "k", a)
-	within(t, "connected", func() bool { return a.state(b, port).Connected })
-	n := uint64(0)
-	within(t, "cut", func() bool {
-		for range 10_000 { // until the kernel's buffers are full too
-			a.kept.mu.Lock()
-			a.kept.has[n] = true
-			a.kept.mu.Unlock()
-			a.Put(ID{b.addr, port}, record(n))
-			n++
-		}
-		return a.state(b, port).Resyncs > 0
-	})
-	stuck.mu.Lock()
-	close(stuck.stuck)
-	stuck.stuck = nil
-	stuck.mu.Unlock()
-	within(t, "all", func() bool { return len(b.kept.list()) == int(n) })
-}
-
-func TestResync(t *testing.T) {
-	port := freePort(t)
-	a, b := newGateway(t, 1, newTable(1)), newGateway(t, 2, newTable())
-	a.to(t, port, "", b)
-	b.to(t, port, "", a)
-	within(t, "synchronised", func() bool { return b.state(a, port).Synced })
-	a.kept.mu.Lock()
-	a.kept.has[2] = true
-	a.kept.mu.Unlock()
-	a.Resync("news were lost")
-	within(t, "all", func() bool { return slices.Equal(b.kept.list(), []uint64{1, 2}) && a.state(b, port).Resyncs == 1 })
-}
-
 // A record that the store refuses ends the connection and says why.
 func TestStoreRefuses(t *testing.T) {
 	port := freePort(t)

@@ -172,22 +172,10 @@ func (s *session) beat(ctx context.Context) {
 	}
 }
 
-// writeSnapshot takes all at once, so that nobody waits for the network meanwhile.
+// writeSnapshot takes all at once, so that nobody waits for the network meanwhile. A slow end keeps
+// the memory of its own snapshot, and no other end from its.
 func (s *session) writeSnapshot() error {
-	s.r.snapshots.Lock()
-	defer s.r.snapshots.Unlock()
-	var all []batch
-	most := recordsMost * s.r.Format.Len
-	err := s.r.Store.Snapshot(s.link.ID(), func(records []byte) {
-		for len(records) > 0 {
-			if last := len(all) - 1; last < 0 || len(all[last].records) == most {
-				all = append(all, batch{kind: kindPut, records: make([]byte, 0, most)})
-			}
-			at := &all[len(all)-1]
-			n := min(len(records), most-len(at.records))
-			at.records, records = append(at.records, records[:n]...), records[n:]
-		}
-	})
+	all, err := s.snapshot()
 	if err != nil {
 		return fmt.Errorf("read the sessions: %w", err)
 	}
@@ -198,6 +186,24 @@ func (s *session) writeSnapshot() error {
 		all[i].records = nil // not needed while the others are sent
 	}
 	return s.send(kindSynced, nil)
+}
+
+// snapshot is all sessions, in frames.
+func (s *session) snapshot() (all []batch, err error) {
+	s.r.snapshots.Lock()
+	defer s.r.snapshots.Unlock()
+	most := recordsMost * s.r.Format.Len
+	err = s.r.Store.Snapshot(s.link.ID(), func(records []byte) {
+		for len(records) > 0 {
+			if last := len(all) - 1; last < 0 || len(all[last].records) == most {
+				all = append(all, batch{kind: kindPut, records: make([]byte, 0, most)})
+			}
+			at := &all[len(all)-1]
+			n := min(len(records), most-len(at.records))
+			at.records, records = append(at.records, records[:n]...), records[n:]
+		}
+	})
+	return all, err
 }
 
 func (s *session) writeRecords(b batch) error {

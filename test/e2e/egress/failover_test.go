@@ -188,6 +188,31 @@ func (t *talks) gap(what string) {
 	}
 }
 
+// mostLost is how many packets of a flow may be lost while a gateway comes back: 100 ms of it, in
+// which three processes have to run on however busy a machine. docs/decisions/0023-return.md has
+// what is lost on one that is not.
+const mostLost = 10
+
+// keptAll is the fact that flows lost next to nothing since their gaps were counted last.
+func (t *talks) keptAll(when string) {
+	t.n.T.Helper()
+	t.n.Once("no flow lost packets "+when, func() error {
+		var lost, worst uint64
+		for _, b := range t.bundles {
+			b.Mu.Lock()
+			for _, f := range b.Flows {
+				lost, worst = lost+f.Lost, max(worst, f.Lost)
+			}
+			b.Mu.Unlock()
+		}
+		t.n.T.Logf("%s: %d packets of all flows are lost", when, lost)
+		if worst > mostLost {
+			return fmt.Errorf("one lost %d packets, %d are lost in all", worst, lost)
+		}
+		return nil
+	})
+}
+
 // forget has losses and gaps counted from now on.
 func forget(b *harness.Bundle) {
 	b.Mu.Lock()
@@ -254,6 +279,7 @@ func failsOver(n *harness.EgressNet, f fault) {
 	mend()
 	n.Serving(2, 3)
 	talks.goOn("when it is back")
+	talks.keptAll("when it is back")
 	talks.gap("when it is back")
 	if n.O.Mode == "active-standby" {
 		translatedBy(n, 2, harness.Pool4...)

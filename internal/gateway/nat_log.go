@@ -1,9 +1,10 @@
-package edge
+package gateway
 
 import (
 	"log/slog"
 	"time"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 )
 
@@ -46,7 +47,7 @@ func (l *translationLog) write(log *slog.Logger) {
 		n := &l.lines[i]
 		b := &n.Session
 		attrs := []any{
-			"event", string(n.Event), "at", time.Now().Add(-time.Duration(n.AgeNS)), "policy", b.Policy, "router", b.Router, "proto", ipProto(b.Proto),
+			"event", string(n.Event), "at", time.Now().Add(-time.Duration(n.AgeNS)), "policy", b.Policy, "router", b.Router, "proto", api.ProtoName(b.Proto),
 			"src", b.Inside.Addr(), "sport", b.Inside.Port(), "postNATSrc", b.Egress.Addr(), "postNATSport", b.Egress.Port(),
 		}
 		if b.Outside.Addr().IsValid() && !b.Mapping {

@@ -1,6 +1,7 @@
-package edge
+package gateway
 
 import (
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -9,6 +10,13 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
+)
+
+var (
+	gw1, gw2 = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2") // this edge is the first
+	remoteB  = netip.MustParseAddr("192.0.2.4")
+	tep      = gw1
+	pair     = overlay.Pair{Local: gw1, Remote: gw2}
 )
 
 var noon = time.Unix(50_000, 0)
@@ -34,7 +42,7 @@ func TestEvaluate(t *testing.T) {
 	down := func(since time.Duration) bfd.Result {
 		return bfd.Result{State: bfd.Down, Since: at(since), Why: "no packet for 150ms"}
 	}
-	unknown := bfd.Result{State: bfd.Unknown, Since: at(0).Add(-patience)}
+	unknown := bfd.Result{State: bfd.Unknown, Since: at(0).Add(-Patience)}
 	young := bfd.Result{State: bfd.Unknown, Since: at(0)}
 	for _, c := range []struct {
 		name             string
@@ -77,8 +85,8 @@ func TestEvaluate(t *testing.T) {
 			if all[gw2].State != c.two || all[gw3].State != c.three {
 				t.Errorf("gateways are %s and %s, want %s and %s", all[gw2].State, all[gw3].State, c.two, c.three)
 			}
-			if j := all[gw3]; !strings.Contains(j.why, c.why) || j.at != at(c.at) {
-				t.Errorf("the third is so since %s because %q, want %s, %q", j.at.Sub(noon), j.why, c.at, c.why)
+			if j := all[gw3]; !strings.Contains(j.Why, c.why) || j.At != at(c.at) {
+				t.Errorf("the third is so since %s because %q, want %s, %q", j.At.Sub(noon), j.Why, c.at, c.why)
 			}
 		})
 	}
@@ -153,13 +161,13 @@ func TestOwnState(t *testing.T) {
 }
 
 func TestDrainState(t *testing.T) {
-	wish := &drain{Asked: noon, Deadline: at(time.Minute)}
+	wish := &Drain{Asked: noon, Deadline: at(time.Minute)}
 	for _, c := range []struct {
-		d     *drain
+		d     *Drain
 		after time.Duration
 		want  nat.State
 	}{
-		{nil, 0, nat.Serving}, {wish, 0, nat.Draining}, {wish, time.Minute, nat.Gone}, {&drain{Asked: noon, Deadline: at(time.Minute), Done: true}, 0, nat.Gone},
+		{nil, 0, nat.Serving}, {wish, 0, nat.Draining}, {wish, time.Minute, nat.Gone}, {&Drain{Asked: noon, Deadline: at(time.Minute), Done: true}, 0, nat.Gone},
 	} {
 		if got, why := c.d.state(at(c.after)); got != c.want || why == "" {
 			t.Errorf("%+v after %s: %s (%q), want %s", c.d, c.after, got, why, c.want)
@@ -202,7 +210,7 @@ func TestHeldBack(t *testing.T) {
 			w := electionInput{config: config, results: map[overlay.Pair]bfd.Result{pair: c.two, third: c.three}, watched: true, now: noon}
 			all := w.evaluate()
 			if !c.source {
-				all[gw1] = gatewayStates{State: c.own, held: w.heldByOthers()}
+				all[gw1] = Status{State: c.own, held: w.heldByOthers()}
 				settleHeld(config, all)
 				if all[gw1].State != c.one {
 					t.Errorf("this edge is %s, want %s", all[gw1].State, c.one)
@@ -215,5 +223,22 @@ func TestHeldBack(t *testing.T) {
 				t.Error("somebody answers, and it thinks itself alone")
 			}
 		})
+	}
+}
+
+// What a gateway says of itself comes by the session of the pair: its next hops say nothing of that.
+func TestNextHopsElectNobody(t *testing.T) {
+	byHop := pair
+	byHop.Via = overlay.Via{Interface: "eth0"}
+	r := NewRole(slog.New(slog.DiscardHandler), &Replication{})
+	results := map[overlay.Pair]bfd.Result{
+		pair: {State: bfd.Up, Service: bfd.Draining}, byHop: {State: bfd.Up, Since: noon},
+	}
+	if got := r.Evaluate(Facts{Config: threeGateways(), Results: results}, noon).State(gw2); got != nat.Draining {
+		t.Errorf("the gateway is %s, want draining", got)
+	}
+	results[pair] = bfd.Result{State: bfd.Down, Since: noon}
+	if got := r.Evaluate(Facts{Config: threeGateways(), Results: results}, noon).State(gw2); got != nat.Gone {
+		t.Errorf("the gateway is %s, want gone", got)
 	}
 }

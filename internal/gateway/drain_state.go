@@ -1,4 +1,4 @@
-package edge
+package gateway
 
 import (
 	"bytes"
@@ -18,13 +18,11 @@ import (
 // savedDrain is a drain as it outlasts the process and a reboot. A clock of the wall may be set
 // meanwhile, so times are those since the boot.
 type savedDrain struct {
-	Drain    drain         `json:"drain"`
+	Drain    Drain         `json:"drain"`
 	Boot     string        `json:"boot"`     // the kernel's id of it
 	Asked    time.Duration `json:"asked"`    // since the boot
 	Deadline time.Duration `json:"deadline"` // likewise
 }
-
-func (e *edge) drainFile() string { return filepath.Join(e.opts.StateDir, e.config.Name, "drain") }
 
 // bootClock says which boot it is, and how long ago.
 func bootClock() (id string, since time.Duration, err error) {
@@ -40,7 +38,7 @@ func bootClock() (id string, since time.Duration, err error) {
 }
 
 // saveDrain keeps a drain; nil is none.
-func saveDrain(file string, d *drain) error {
+func saveDrain(file string, d *Drain) error {
 	if d == nil {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -64,7 +62,7 @@ func saveDrain(file string, d *drain) error {
 
 // loadDrain is the drain that was kept, nil without one. After a reboot it is over but for its
 // end: a gateway that was drained for the reboot serves again when it is told to.
-func loadDrain(file string) (d *drain, rebooted bool, err error) {
+func loadDrain(file string) (d *Drain, rebooted bool, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil

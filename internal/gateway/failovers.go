@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
+)
+
+// mostFailovers are remembered.
+const mostFailovers = 256
+
+// record remembers whose state changed, and returns the numbers of what it wrote. mu is held.
+func (r *Role) record(config overlay.Edge, all map[netip.Addr]Status, written time.Time) (numbers []int) {
+	if r.states == nil || config.Egress == nil {
+		return nil
+	}
+	for _, group := range config.Egress.Gateways {
+		for _, m := range group.Members {
+			was, known := r.states[m]
+			is := all[m]
+			if !known || was.State == is.State {
+				continue
+			}
+			r.last++
+			numbers = append(numbers, r.last)
+			r.failovers = append(r.failovers, api.Failover{
+				Number: r.last, Group: group.Name, Gateway: m, From: was.State.String(), To: is.State.String(), Why: is.Why,
+				Seen: is.At, Written: written,
+			})
+		}
+	}
+	r.failovers = r.failovers[max(0, len(r.failovers)-mostFailovers):]
+	return numbers
+}
+
+// announced completes the failovers by which addresses came here.
+func (r *Role) announced(a Announcement, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.failovers {
+		if f := &r.failovers[i]; slices.Contains(a.failovers, f.Number) {
+			f.Announced, f.Addresses = &at, a.fresh
+		}
+	}
+}
+
+// groupProblems are what an operator should know of groups.
+func groupProblems(config overlay.Edge, all map[netip.Addr]Status) (problems []problem.Problem) {
+	for _, g := range config.Egress.Gateways {
+		if len(g.Members) < 2 {
+			continue
+		}
+		if config.Underlay.Liveness == nil {
+			problems = append(problems, problem.Warning(
+				"egress: group %s has %d gateways but no liveness detection: configure spec.underlay.bfd", g.Name, len(g.Members)))
+			continue
+		}
+		var out []string
+		for _, m := range g.Members {
+			if j := all[m]; j.State != nat.Serving {
+				out = append(out, fmt.Sprintf("%s is %s (%s)", Name(config, m), j.State, j.Why))
+			}
+		}
+		slices.Sort(out)
+		switch len(g.Members) - len(out) {
+		case 0:
+			problems = append(problems, problem.Error("egress: no gateway of group %s is serving: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
+		case 1:
+			problems = append(problems, problem.Warning("egress: only one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
+		}
+	}
+	return problems
+}

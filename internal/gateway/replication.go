@@ -1,0 +1,230 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/nat"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
+	"github.com/selvage/selvage/internal/replica"
+)
+
+// Replicator carries sessions to other gateways.
+type Replicator interface {
+	Set(links []replica.Link) error
+	States() map[replica.ID]replica.State
+	Changed() <-chan struct{}
+	Close() error
+	Teller
+}
+
+// Teller tells other gateways of sessions.
+type Teller interface {
+	Put(link replica.ID, records []byte)
+	Delete(link replica.ID, records []byte)
+	// Resync has all told again, after something was missed.
+	Resync(why string)
+}
+
+// ReplicationOptions are what Replication needs.
+type ReplicationOptions struct {
+	NAT  NAT
+	Log  *slog.Logger
+	Open func(replica.Options) (Replicator, error)
+	// Enter has the thread of the calling goroutine, which is locked to it, be in the network
+	// namespace of the edge for good.
+	Enter func() error
+	// Report keeps err as a problem of what until that works again.
+	Report func(what string, err error)
+}
+
+// Replication tells the other gateways of sessions, and writes the log of translations. Set and
+// Close are for one goroutine at a time; the rest may be called from many.
+type Replication struct {
+	o       ReplicationOptions
+	store   *store
+	logLost atomic.Uint64
+	changed chan struct{}
+
+	mu  sync.Mutex
+	now Replicator // nil: there is none
+	end func()     // of the goroutine that follows it
+}
+
+// NewReplication makes one that has no links yet.
+func NewReplication(o ReplicationOptions) *Replication {
+	return &Replication{o: o, store: &store{nat: o.NAT}, changed: make(chan struct{}, 1)}
+}
+
+// Changed has a mark after a link was connected, synchronised or lost.
+func (p *Replication) Changed() <-chan struct{} { return p.changed }
+
+// LogLost is how many lines of the log of translations were not written.
+func (p *Replication) LogLost() uint64 { return p.logLost.Load() }
+
+// Set has the links be those of the configuration.
+func (p *Replication) Set(e overlay.Edge) error {
+	links := replicaLinks(e)
+	r := p.replicator()
+	if r == nil && len(links) == 0 {
+		return nil
+	}
+	if r == nil {
+		var err error
+		if r, err = p.o.Open(replica.Options{
+			Format: replica.Format{Len: datapath.NATRecordSize, Version: recordVersion}, Store: p.store, Log: p.o.Log, Enter: p.o.Enter,
+		}); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.now, p.end = r, p.follow(r)
+		p.mu.Unlock()
+	}
+	return r.Set(described(e, links))
+}
+
+// follow passes on what changes in r until the returned function is called.
+func (p *Replication) follow(r Replicator) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var owned sync.WaitGroup
+	owned.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.Changed():
+				wake(p.changed)
+			}
+		}
+	})
+	return func() { cancel(); owned.Wait() }
+}
+
+func (p *Replication) replicator() Replicator {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// Close ends it. A second call does nothing.
+func (p *Replication) Close() error {
+	p.mu.Lock()
+	r, end := p.now, p.end
+	p.now, p.end = nil, nil
+	p.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	end()
+	return r.Close()
+}
+
+// States are those of all links, nil without replication.
+func (p *Replication) States() map[replica.ID]replica.State {
+	if r := p.replicator(); r != nil {
+		return r.States()
+	}
+	return nil
+}
+
+// Info is the links of a configuration.
+func (p *Replication) Info(e overlay.Edge) []api.ReplicationInfo {
+	list := []api.ReplicationInfo{}
+	states := p.States()
+	if states == nil {
+		return list
+	}
+	for _, l := range replicaLinks(e) {
+		s := states[l.ID()]
+		list = append(list, api.ReplicationInfo{
+			Gateway: l.Remote, Port: l.Port, Connected: s.Connected, Since: s.Since, Synced: s.Synced, Why: s.Why,
+			Sent: s.Sent, Received: s.Received, Resyncs: s.Resyncs, Conflicts: p.store.conflictsOf(l.ID()), Differs: s.Differs,
+		})
+	}
+	return list
+}
+
+// Problems are links that do not work though the other gateway is there, and gateways that are
+// configured differently.
+func (p *Replication) Problems(e overlay.Edge, all map[netip.Addr]Status, now time.Time) (problems []problem.Problem) {
+	for _, l := range p.Info(e) {
+		if !l.Connected && now.Sub(l.Since) > Patience && all[l.Gateway].State != nat.Gone {
+			problems = append(problems, problem.Warning(
+				"egress: sessions are not replicated with %s, so its connections would not survive its failure: %s: check TCP port %d between both",
+				Name(e, l.Gateway), l.Why, l.Port))
+		}
+		for _, what := range l.Differs {
+			problems = append(problems, problem.Warning("egress: gateway %s has another configuration of %s, so both or none of them may own an address: "+
+				"give all gateways the same spec.egress.gateways and policies", Name(e, l.Gateway), what))
+		}
+	}
+	return problems
+}
+
+// RefreshReplicas names the fault of replicas that cannot be refreshed, ReadEvents that of events
+// that cannot be read.
+const (
+	RefreshReplicas = "refresh replicas of sessions"
+	ReadEvents      = "read the events of sessions"
+	readLost        = "read the events of the data path"
+)
+
+// refreshLook is how often it is looked whether replicas are to be refreshed.
+const refreshLook = 200 * time.Millisecond
+
+// Refresh has replicas at other gateways live on until ctx ends.
+func (p *Replication) Refresh(ctx context.Context) {
+	tick := time.NewTicker(refreshLook)
+	defer tick.Stop()
+	var due time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if begin := time.Now(); !begin.Before(due) {
+			interval, err := p.refresh(!due.IsZero())
+			p.o.Report(RefreshReplicas, err)
+			due = begin.Add(interval)
+		}
+	}
+}
+
+// refresh tells other gateways which sessions had packets since the last time, with some slack
+// for the walk. It says when to do so again.
+func (p *Replication) refresh(tell bool) (again time.Duration, err error) {
+	again = natEventsIdle
+	r := p.replicator()
+	if r == nil {
+		return again, nil
+	}
+	err = p.o.NAT.WithSessions(func(e overlay.Edge, all Sessions) error {
+		if e.Egress == nil {
+			return nil
+		}
+		again = max(refreshInterval(e.Egress.Timeouts), refreshLook)
+		hears, since := audiences(e), again+again/4
+		if !tell || len(hears) == 0 {
+			return nil
+		}
+		out := make(outbox)
+		err := all.EachNATRecord(func(n *datapath.NATRecord) bool {
+			if n.IdleNS <= uint64(since) && !n.Replica {
+				out.add(hears[n.Policy], n)
+				out.flush(r.Put, outboxMost)
+			}
+			return true
+		})
+		out.flush(r.Put, 0)
+		return err
+	})
+	return again, err
+}
