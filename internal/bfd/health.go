@@ -47,12 +47,22 @@ func newHealth(now time.Time) health {
 // the other end does for others. A session counts as up when both ends have said that it is: only
 // then the other end says what it does, and a gateway that comes back empty must not be taken for one that serves.
 func (h *health) observe(now time.Time, s *session) bool {
-	was, wasRemote, old := h.session, h.remote, h.state
-	served, wasHolding, wasHeld := h.service, h.holds, h.isHeld()
+	old, served, wasHolding, wasHeld := h.state, h.service, h.holds, h.isHeld()
 	h.holds = s.heldByRemote()
 	if h.service = s.remoteService(); h.service != served {
 		h.serviceSince = now
 	}
+	h.follow(now, s)
+	if !h.held.IsZero() && !now.Before(h.held) {
+		h.become(now, Up, "it answers")
+	}
+	s.hold(h.isHeld())
+	return h.state != old || h.service != served || h.holds != wasHolding || h.isHeld() != wasHeld
+}
+
+// follow takes in the states of both ends.
+func (h *health) follow(now time.Time, s *session) {
+	was, wasRemote := h.session, h.remote
 	h.session, h.remote = s.state, s.remoteState
 	if s.state == up && s.remoteState != up && was != up {
 		h.session = initial // it has not said yet what it does for others
@@ -65,11 +75,6 @@ func (h *health) observe(now time.Time, s *session) bool {
 	case h.session != up && was == up:
 		h.failed(now, s)
 	}
-	if !h.held.IsZero() && !now.Before(h.held) {
-		h.become(now, Up, "it answers")
-	}
-	s.hold(h.isHeld())
-	return h.state != old || h.service != served || h.holds != wasHolding || h.isHeld() != wasHeld
 }
 
 // isHeld reports whether the session is up and not used yet.

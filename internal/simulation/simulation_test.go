@@ -77,7 +77,9 @@ func run(t *testing.T, seed uint64, s shape, ops []op) (failed *violation, log [
 					failed = &v
 				}
 				w.stop()
-				_ = <-w.done // it may have gone wrong, as the violation says
+				if err := <-w.done; err != nil && failed == nil {
+					failed = &violation{len(w.log), "the edge ended: " + err.Error()}
+				}
 			}()
 			w.start()
 			w.pass(time.Second)
