@@ -172,7 +172,7 @@ func (v *State) unknown(macs []rib.BGPMAC, arpEntries []rib.ARPEntry) (gone evpn
 func (v *State) hostsLeftOut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.table.HostsPut(macs, arpEntries, left)
+	evpn.RoomOf(v.table).HostsPut(macs, arpEntries, left)
 }
 
 // overflowed counts a session that was ended as too many updates waited.

@@ -34,7 +34,7 @@ func (t *Table) configure(e overlay.Edge) {
 	}
 	for _, n := range t.neighbours {
 		n.external = t.external(n.addr)
-		t.recount(n)
+		n.recount(t.edge.BGP)
 		for _, p := range n.paths {
 			t.classify(p)
 			t.link(p, 1)

@@ -8,27 +8,33 @@ import (
 	"github.com/selvage/selvage/internal/rib"
 )
 
+// Room says to a table what the data path has no room for.
+type Room struct{ t *Table }
+
+// RoomOf is that of the data path which follows t.
+func RoomOf(t *Table) Room { return Room{t} }
+
 // HostsPut takes note of entries that were written to the data path, all but those that were left
 // out.
-func (t *Table) HostsPut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
-	t.full = t.full || left.Len() > 0
-	if !t.full {
+func (r Room) HostsPut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
+	r.t.full = r.t.full || left.Len() > 0
+	if !r.t.full {
 		return // as ever: nothing is noted of any
 	}
-	t.counts = nil
-	t.leaveHosts(macs, arpEntries, false)
-	t.leaveHosts(left.MACs, left.ARPEntries, true)
+	r.t.counts = nil
+	r.leaveHosts(macs, arpEntries, false)
+	r.leaveHosts(left.MACs, left.ARPEntries, true)
 }
 
 // leaveHosts notes whether the data path has no room for entries.
-func (t *Table) leaveHosts(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, is bool) {
+func (r Room) leaveHosts(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, is bool) {
 	for _, m := range macs {
-		if s := t.segments[m.Segment]; s != nil && s.macEntries[m.MAC] != nil {
+		if s := r.t.segments[m.Segment]; s != nil && s.macEntries[m.MAC] != nil {
 			s.macEntries[m.MAC].leftOut = is
 		}
 	}
 	for _, a := range arpEntries {
-		if s := t.segments[a.Segment]; s != nil && s.arpEntries[a.Addr] != nil {
+		if s := r.t.segments[a.Segment]; s != nil && s.arpEntries[a.Addr] != nil {
 			s.arpEntries[a.Addr].leftOut = is
 		}
 	}
@@ -36,54 +42,54 @@ func (t *Table) leaveHosts(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, is bool
 
 // RoutesPut takes note of routes that were written to the data path, all but those that were left
 // out. Neighbours are told of what is in force alone.
-func (t *Table) RoutesPut(list []rib.LearnedRoute, left []rib.Place) Changes {
-	if len(t.leftOut)+len(left) == 0 {
+func (r Room) RoutesPut(list []rib.LearnedRoute, left []rib.Place) Changes {
+	if len(r.t.leftOut)+len(left) == 0 {
 		return Changes{}
 	}
-	refused := t.refuse(left)
-	for _, r := range list {
-		if at := (rib.Place{Router: r.Router, Prefix: r.Prefix}); !refused[at] {
-			t.leaveOut(at, false)
+	refused := r.refuse(left)
+	for _, route := range list {
+		if at := (rib.Place{Router: route.Router, Prefix: route.Prefix}); !refused[at] {
+			r.leaveOut(at, false)
 		}
 	}
-	return t.recompute()
+	return r.t.recompute()
 }
 
 // RoutesLeftOut takes over which routes new tables of the data path have no room for.
-func (t *Table) RoutesLeftOut(left []rib.Place) Changes {
-	if len(t.leftOut)+len(left) == 0 {
+func (r Room) RoutesLeftOut(left []rib.Place) Changes {
+	if len(r.t.leftOut)+len(left) == 0 {
 		return Changes{}
 	}
-	refused := t.refuse(left)
-	for d := range t.leftOut {
+	refused := r.refuse(left)
+	for d := range r.t.leftOut {
 		if at := (rib.Place{Router: d.router.name, Prefix: d.prefix}); !refused[at] {
-			t.leaveOut(at, false)
+			r.leaveOut(at, false)
 		}
 	}
-	return t.recompute()
+	return r.t.recompute()
 }
 
 // refuse notes routes without room.
-func (t *Table) refuse(left []rib.Place) map[rib.Place]bool {
+func (r Room) refuse(left []rib.Place) map[rib.Place]bool {
 	refused := make(map[rib.Place]bool, len(left))
 	for _, at := range left {
 		refused[at] = true
-		t.leaveOut(at, true)
+		r.leaveOut(at, true)
 	}
 	return refused
 }
 
 // leaveOut notes whether the data path has no room for a route, and has it decided anew.
-func (t *Table) leaveOut(at rib.Place, is bool) {
-	r := t.routers[at.Router]
-	if r == nil || r.destinations[at.Prefix] == nil || r.destinations[at.Prefix].leftOut == is {
+func (r Room) leaveOut(at rib.Place, is bool) {
+	router := r.t.routers[at.Router]
+	if router == nil || router.destinations[at.Prefix] == nil || router.destinations[at.Prefix].leftOut == is {
 		return
 	}
-	d := t.destination(r, at.Prefix)
+	d := r.t.destination(router, at.Prefix)
 	if d.leftOut = is; is {
-		t.full, t.leftOut[d] = true, true
+		r.t.full, r.t.leftOut[d] = true, true
 	} else {
-		delete(t.leftOut, d)
+		delete(r.t.leftOut, d)
 	}
 }
 
@@ -123,42 +129,42 @@ func (c *prefixes) count(p *path, n int) {
 
 // isAtLimit reports whether no more routes of p's family are used of n: by default. With a limit
 // of its own, the session of a neighbour ends.
-func (t *Table) isAtLimit(n *neighbour, p *path) bool {
-	most := t.edge.BGP.MostPrefixes
-	return most > 0 && n.admitted[familyOf(&p.Key)] >= most && !slices.ContainsFunc(t.edge.BGP.Neighbours, func(c overlay.BGPNeighbour) bool {
+func (n *neighbour) isAtLimit(b *overlay.BGP, p *path) bool {
+	most := b.MostPrefixes
+	return most > 0 && n.admitted[familyOf(&p.Key)] >= most && !slices.ContainsFunc(b.Neighbours, func(c overlay.BGPNeighbour) bool {
 		return c.Addr == n.addr && c.MaxPrefixes > 0
 	})
 }
 
 // relieve has routes be used for which there is room again.
-func (t *Table) relieve() {
-	for n := range t.relieved {
+func (r Room) relieve() {
+	for n := range r.t.relieved {
 		for f := range n.excess {
 			for p := range n.excess[f] {
-				if t.isAtLimit(n, p) {
+				if n.isAtLimit(r.t.edge.BGP, p) {
 					break
 				}
 				n.count(p, -1)
 				p.excess = false
 				n.count(p, 1)
-				t.classify(p)
-				t.link(p, 1)
+				r.t.classify(p)
+				r.t.link(p, 1)
 			}
 		}
 	}
-	clear(t.relieved)
+	clear(r.t.relieved)
 }
 
 // recount decides anew which routes of n are used, when limits may be others. Those that are used
 // stay so as far as may be.
-func (t *Table) recount(n *neighbour) {
+func (n *neighbour) recount(b *overlay.BGP) {
 	var excess []*path
 	for _, of := range n.excess {
 		excess = slices.AppendSeq(excess, maps.Keys(of))
 	}
 	n.prefixes = prefixes{}
 	admit := func(p *path) {
-		p.excess = t.isAtLimit(n, p)
+		p.excess = n.isAtLimit(b, p)
 		n.count(p, 1)
 	}
 	for _, p := range n.paths {

@@ -18,7 +18,7 @@ func TestRoutesWithoutRoomAreNotAnnounced(t *testing.T) {
 	if _, told := w.table.own[toWAN]; !told {
 		t.Fatalf("the uplink is not told of %s", at.Prefix)
 	}
-	w.take(w.table.RoutesPut([]rib.LearnedRoute{{Router: "red", Route: overlay.Route{Prefix: at.Prefix}}}, []rib.Place{at}))
+	w.take(RoomOf(w.table).RoutesPut([]rib.LearnedRoute{{Router: "red", Route: overlay.Route{Prefix: at.Prefix}}}, []rib.Place{at}))
 	if len(w.last.Withdraw) != 1 || w.last.Withdraw[0] != toWAN || len(w.last.Routes) > 0 {
 		t.Errorf("changes are %+v, want it withdrawn", w.last)
 	}
@@ -31,11 +31,11 @@ func TestRoutesWithoutRoomAreNotAnnounced(t *testing.T) {
 	if len(w.last.Announce) > 0 || w.table.Counts().NoRoom != 1 {
 		t.Errorf("a reload announces %+v, counts are %+v", w.last.Announce, w.table.Counts())
 	}
-	w.take(w.table.RoutesLeftOut(nil))
+	w.take(RoomOf(w.table).RoutesLeftOut(nil))
 	if len(w.last.Announce) != 1 || w.table.Counts().Used != 1 || len(w.table.leftOut) > 0 {
 		t.Errorf("with room changes are %+v, counts %+v", w.last, w.table.Counts())
 	}
-	w.take(w.table.RoutesLeftOut([]rib.Place{at, {Router: "red", Prefix: prefix("10.1.0.0/16")}, {Router: "none", Prefix: at.Prefix}}))
+	w.take(RoomOf(w.table).RoutesLeftOut([]rib.Place{at, {Router: "red", Prefix: prefix("10.1.0.0/16")}, {Router: "none", Prefix: at.Prefix}}))
 	w.withdraw(rr1, network("10.9.0.0/16", remote2))
 	if len(w.table.leftOut) > 0 {
 		t.Errorf("of a route that went %d are kept", len(w.table.leftOut))

@@ -74,7 +74,7 @@ func (t *Table) update(u *Update) {
 	}
 	p := &path{Route: u.Route, from: n, at: t.nowNS()}
 	n.paths[p.Key] = p
-	p.excess = old != nil && old.excess || old == nil && t.isAtLimit(n, p)
+	p.excess = old != nil && old.excess || old == nil && n.isAtLimit(t.edge.BGP, p)
 	n.count(p, 1)
 	t.classify(p)
 	t.link(p, 1)
@@ -202,7 +202,7 @@ func (t *Table) Thaw(segment string, mac overlay.MAC, now time.Time) (Changes, e
 // recompute decides all that is dirty, in an order in which nothing depends on what follows,
 // and returns what changed.
 func (t *Table) recompute() Changes {
-	t.relieve()
+	Room{t}.relieve()
 	for _, st := range t.dirty.macEntries {
 		t.updateMAC(st)
 	}

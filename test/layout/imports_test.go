@@ -21,6 +21,8 @@ func TestImportGraph(t *testing.T) {
 		"internal/fib":     {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/policy":  {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/evpn":    {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
+		"internal/rib":     {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
+		"internal/bgp":     {bpf, daemon, dataPath, module + "internal/plan"},
 	} {
 		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
 		if err != nil {

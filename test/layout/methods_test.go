@@ -32,7 +32,7 @@ var manyMethods = map[string]int{
 	"internal/edge.edge":            203,
 	"internal/edge.planner":         215,
 	"internal/edge.prover":          205,
-	"internal/evpn.Table":           105,
+	"internal/evpn.Table":           96,
 	"internal/evpn/speaker.Speaker": 33,
 	"internal/host.Host":            39,
 	"lab/diagnose.attackEvidence":   33,
