@@ -30,7 +30,7 @@ func (e *edge) egressDocument() (api.EgressInfo, error) {
 		if err != nil {
 			return api.EgressInfo{}, err
 		}
-		v := e.role.View()
+		v := e.role.Overview()
 		all := v.States
 		info := api.EgressInfo{
 			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, v.Failovers...),

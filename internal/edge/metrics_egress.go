@@ -40,7 +40,7 @@ func (e *edge) portUsageMetrics(p *page) {
 }
 
 func (e *edge) gatewayMetrics(p *page) {
-	v := e.role.View()
+	v := e.role.Overview()
 	const state, serving = "selvage_egress_gateway_state", "selvage_egress_gateways_serving"
 	p.family(gauge, state, "State of a gateway of egress policies; 1 for the current one.")
 	for _, g := range e.config.Egress.Gateways {

@@ -49,7 +49,7 @@ type meeting struct {
 // meet looks at the partners, and at the links to them.
 func (w electionInput) meet(links map[replica.ID]replica.State) (m meeting) {
 	for _, other := range partners(w.config) {
-		_, judged := w.look(other)
+		_, seen := w.look(other)
 		alive := w.answers(other)
 		link, lacks := unsynced(w.config, other, links)
 		switch {
@@ -58,9 +58,9 @@ func (w electionInput) meet(links map[replica.ID]replica.State) (m meeting) {
 			if link.Why != "" {
 				m.missing += ": " + link.Why
 			}
-		case judged && lacks:
+		case seen && lacks:
 			m.down++
-		case judged:
+		case seen:
 			m.there++
 		case w.remembered[other]:
 			m.gone++

@@ -114,12 +114,12 @@ func (n *node) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.role.Due():
-			n.judge()
+			n.elect()
 		}
 	}
 }
 
-func (n *node) judge() {
+func (n *node) elect() {
 	n.turn.Lock()
 	defer n.turn.Unlock()
 	n.net.mu.Lock()
@@ -153,7 +153,7 @@ func (n *node) hear(pair overlay.Pair, r bfd.Result) {
 	n.net.mu.Lock()
 	n.results[pair] = r
 	n.net.mu.Unlock()
-	n.judge()
+	n.elect()
 }
 
 // connect has two nodes hear each other from now on, or no longer.
@@ -173,7 +173,7 @@ func (w *network) replicated(of, from netip.Addr, synced bool) {
 	n.links[replica.ID{Remote: from, Port: 1}] = replica.State{Connected: synced, Synced: synced, Why: "connection refused"}
 	n.sessions = n.sessions || synced
 	w.mu.Unlock()
-	n.judge()
+	n.elect()
 }
 
 func (n *node) SteerEgress(list []fib.Egress) error {
@@ -254,7 +254,7 @@ func (w *network) during(d time.Duration) (sent int, lost []string) {
 func serving(t *testing.T) *network {
 	w := newNetwork(t)
 	for _, n := range w.nodes {
-		n.judge()
+		n.elect()
 		n.nextHop = true
 	}
 	w.replicated(gw1, gw2, true)

@@ -241,8 +241,8 @@ func (r *Role) Owned() map[Place]bool {
 	return r.owned
 }
 
-// View is what the documents tell of a role.
-type View struct {
+// Overview is what the documents tell of a role.
+type Overview struct {
 	States    map[netip.Addr]Status
 	Drain     *Drain // nil: none
 	Active    int    // sessions that a drain waits for
@@ -252,11 +252,11 @@ type View struct {
 	Problems  []problem.Problem
 }
 
-// View is how things stand.
-func (r *Role) View() View {
+// Overview is how things stand.
+func (r *Role) Overview() Overview {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return View{
+	return Overview{
 		States: r.states, Drain: r.drain, Active: r.active, Failovers: slices.Clone(r.failovers), Changes: r.last,
 		Owned: len(r.owned), Problems: slices.Clone(r.problems),
 	}
