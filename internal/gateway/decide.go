@@ -80,7 +80,9 @@ func (r *Role) evaluateOwn(w electionInput, f Facts, d *Decision) {
 	}
 	d.States[self] = Status{State: target, Why: why, held: w.heldByOthers()}
 	settleHeld(f.Config, d.States)
-	if settled := d.States[self]; settled.State != target {
+	if settled := d.States[self]; settled.State == target {
+		r.heldSince = time.Time{}
+	} else if !r.goesOnHeld(d) {
 		target, why = settled.State, "it answers again, but another gateway holds it back"
 	}
 	d.soonest(r.joinBy)
@@ -92,6 +94,21 @@ func (r *Role) evaluateOwn(w electionInput, f Facts, d *Decision) {
 	d.soonest(due)
 	d.own = own
 	d.States[self] = Status{State: own.heeded, Why: own.why, At: own.at}
+}
+
+// goesOnHeld reports whether this edge serves on although another gateway that serves holds it back. Two
+// that held each other back stop at the same moment, and the word of that is on its way: each would
+// leave its work to the other. mu is held.
+func (r *Role) goesOnHeld(d *Decision) bool {
+	if r.own.at.IsZero() || r.own.heeded == nat.Gone {
+		return false
+	}
+	if r.heldSince.IsZero() {
+		r.heldSince = d.now
+	}
+	due := r.heldSince.Add(holdGrace)
+	d.soonest(due)
+	return d.now.Before(due)
 }
 
 // target is how this edge should stand, the worst of all that speaks against it. mu is held.

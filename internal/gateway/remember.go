@@ -23,6 +23,8 @@ type remembered struct {
 
 // Save writes to the file of Join what changed since it was written.
 func (r *Role) Save() error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
 	r.mu.Lock()
 	now := remembered{Drain: r.drain}
 	for member, j := range r.states {

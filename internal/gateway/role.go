@@ -59,6 +59,8 @@ type Role struct {
 	signal chan struct{} // has a mark when gateways are to be judged anew
 	asks   chan struct{} // has a mark when next hops are to be asked for
 
+	saving sync.Mutex // one write of the file at a time
+
 	mu        sync.Mutex
 	self      netip.Addr            // as of the last decision
 	states    map[netip.Addr]Status // this edge too; nil before tables were written. Replaced, never changed
@@ -78,6 +80,8 @@ type Role struct {
 	whole   bool
 	joinBy  time.Time
 	leaving bool
+	// heldSince is since when another one that serves holds this one back, which serves too.
+	heldSince time.Time
 	// resolved: the next hops are known. They are not waited for after resolveBy.
 	resolved  bool
 	resolveBy time.Time

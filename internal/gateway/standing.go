@@ -15,6 +15,8 @@ const (
 	// sayAfter is how long it waits before it says that it serves: until the networks of its
 	// uplinks have heard.
 	sayAfter = 100 * time.Millisecond
+	// holdGrace is how long it serves on when another gateway that serves holds it back.
+	holdGrace = 500 * time.Millisecond
 )
 
 // service is what others are told of a state.
