@@ -76,7 +76,8 @@ type world struct {
 	ceilings     map[overlay.Pair]int
 	results      map[netip.Addr]pathmtu.Result
 	found        chan struct{}
-	reports      map[overlay.Pair]datapath.PathReport
+	reports      map[overlay.Pair]datapath.PathReport // their ages are those at reported
+	reported     time.Time
 	inVain       uint64 // packets whose next hop was asked for
 	neighbours   []datapath.Neighbour
 	traced       []datapath.TraceInput
@@ -271,7 +272,9 @@ func (h fakeHost) Observe(host.Want) (host.State, error) {
 	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	return h.w.hostState, err
+	s := h.w.hostState // a test may change its maps at any time
+	s.Links, s.TEPs, s.Routes, s.ChecksumDevices = maps.Clone(s.Links), maps.Clone(s.TEPs), maps.Clone(s.Routes), maps.Clone(s.ChecksumDevices)
+	return s, err
 }
 
 func (h fakeHost) Ensure(want host.Desired) error {
@@ -491,7 +494,14 @@ func (d fakeDataPath) PathReports() (map[overlay.Pair]datapath.PathReport, error
 	err := d.read("path reports")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	return maps.Clone(d.w.reports), err
+	reports := maps.Clone(d.w.reports)
+	for pair, r := range reports {
+		if !d.w.reported.IsZero() {
+			r.Age += time.Since(d.w.reported)
+		}
+		reports[pair] = r
+	}
+	return reports, err
 }
 
 func (d fakeDataPath) DecidePath(pair overlay.Pair) error {

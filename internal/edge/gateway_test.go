@@ -230,7 +230,7 @@ func TestReportedPathMTUs(t *testing.T) {
 	}
 	reported := func(mtu int) {
 		w.mu.Lock()
-		w.reports = map[overlay.Pair]datapath.PathReport{pair: {MTU: mtu, VNIMTU: mtu, Age: 5 * time.Second}}
+		w.reported, w.reports = time.Now(), map[overlay.Pair]datapath.PathReport{pair: {MTU: mtu, VNIMTU: mtu, Age: 5 * time.Second}}
 		w.mu.Unlock()
 	}
 	probed(1550, time.Now().Add(-time.Minute))
@@ -251,7 +251,7 @@ func TestReportedPathMTUs(t *testing.T) {
 	}
 	reported(1380)
 	w.mu.Lock()
-	w.reports[pair] = datapath.PathReport{MTU: 1380, Age: 0}
+	w.reported, w.reports[pair] = time.Now(), datapath.PathReport{MTU: 1380}
 	w.mu.Unlock()
 	w.within("looked into", func() bool { return w.called("recheck 192.0.2.2 1380") > 0 })
 	probed(1380, time.Now().Add(time.Hour))
