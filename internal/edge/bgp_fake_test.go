@@ -89,7 +89,8 @@ func newBGPWorld(w *world) *world {
 
 func (d fakeDataPath) Tick() error { return nil }
 
-func (d fakeDataPath) ProbeLoops() error { return d.w.call("probe loops") }
+// ProbeLoops is no call: it comes with time.
+func (d fakeDataPath) ProbeLoops() error { return nil }
 
 func (d fakeDataPath) CutPorts(names map[string]bool) error {
 	return d.change("cut " + strings.Join(slices.Sorted(maps.Keys(names)), " "))
