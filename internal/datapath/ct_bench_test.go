@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
@@ -23,6 +24,7 @@ func newConnectionBench(b *testing.B, size uint32) *connectionBench {
 	b.Helper()
 	fw := openFirewall(true)
 	fw.Sizes.Connections, fw.Sizes.HalfOpen = size, 4096
+	fw.Timeouts.UDPReplied = time.Hour // filling takes longer than a dialogue of two packets lasts
 	w := newBench(b, underIPv4, benchWorld(underIPv4), func(c *Config, tables *fib.Tables) {
 		c.Firewall = &fw
 		for i := range tables.Ports { // one port has all
