@@ -138,6 +138,9 @@ BYTE_ENUM device_flags {
 
 MAP(LRU_HASH, flows, struct flow_key, struct flow, 262144);
 
+#define FLOW_CANDIDATES 65536
+MAP(ARRAY, flow_candidates, __u32, __u32, FLOW_CANDIDATES); /* of ports at their limit, by hash */
+
 /* transit_slots entries for each core. */
 MAP_FLAGS(ARRAY, transit_cache, __u32, struct transit_entry, 1,
 	  BPF_F_MMAPABLE /* for page alignment */);

@@ -6,7 +6,7 @@
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, segments, routers, vports, those of core/limits.h
+ * maps:  flows, flow_candidates, segments, routers, vports, those of core/limits.h
  * stops: nothing
  */
 #pragma once
@@ -150,11 +150,30 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 }
 
 /*
- * A new flow of the port is inserted. At the port's limit one of its own goes, so it does not
- * evict those of others. Keys are noted from half of the limit on, since that costs as much as
- * the rest of the insertion: what goes is the oldest of those that came since.
+ * Whether the flow had a packet lately: it is noted for the next one. Ports at their limit share
+ * the notes. What overwrites a note costs its flow another packet on the slow path.
  */
-SUBPROGRAM int flow_share(struct pkt *p)
+static __always_inline bool flow_seen_before(const struct flow_key *key)
+{
+	__u64 check = flow_check(key);
+	__u32 slot = (check >> 32) % FLOW_CANDIDATES;
+	__u32 *seen = bpf_map_lookup_elem(&flow_candidates, &slot);
+	bool again;
+
+	if (!seen)
+		return true;
+	again = *seen == (__u32)check;
+	*seen = check;
+	return again;
+}
+
+/*
+ * Whether a new flow of the port is inserted. At the port's limit one of its own goes, so it does
+ * not evict those of others. That costs more than a flow of one packet saves: there a flow is
+ * inserted with its second packet. Keys are noted from half of the limit on, since that costs as
+ * much as the rest of the insertion: what goes is the oldest of those that came since.
+ */
+SUBPROGRAM int flow_admitted(struct pkt *p)
 {
 	struct limits *l = p ? limits_of(p->in) : NULL;
 	struct limit_usage *u = p ? usage_of(p->in) : NULL;
@@ -163,10 +182,14 @@ SUBPROGRAM int flow_share(struct pkt *p)
 	__s32 most;
 
 	if (!p || !l || !u || !oldest || !l->counts[COUNT_FLOWS])
-		return 0;
+		return 1;
 	most = l->counts[COUNT_FLOWS];
 	if (u->used[COUNT_FLOWS] >= most >> 1) {
 		enforced = count_exceeded(p->in, COUNT_FLOWS);
+		if (enforced && !flow_seen_before(&p->key)) {
+			count(EVENT_FLOW_NOT_ADMITTED);
+			return 0;
+		}
 		/* Two, since the first may be gone, or the limit was lowered. */
 		for (int i = 0; enforced && i < 2 && u->used[COUNT_FLOWS] >= most; i++) {
 			if (take_oldest(oldest, p->in, COUNT_FLOWS) &&
@@ -176,7 +199,7 @@ SUBPROGRAM int flow_share(struct pkt *p)
 		note_key((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
 	}
 	count_entry(p->in, COUNT_FLOWS, 1);
-	return 0;
+	return 1;
 }
 
 /* Inserts a decision. The counters of the flow's previous decision are kept. */
@@ -214,8 +237,8 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
-	if (!old)
-		flow_share(p);
+	if (!old && !flow_admitted(p))
+		return;
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }

@@ -125,6 +125,7 @@
 	X(HOST_EVENT_LOST, "host events not sent to user space because of their rate")        \
 	X(FDB_FULL, "MAC addresses not learned because the FDB or their limit was full")      \
 	X(FLOW_FULL, "decisions not kept because the flow cache was full")                    \
+	X(FLOW_NOT_ADMITTED, "decisions not kept because the port is at its limit")           \
 	X(FLOODED, "frames replicated to the members of a segment")                           \
 	X(FLOOD_COPY, "copies sent of flooded frames")                                        \
 	X(EVICTED, "transit flows evicted by others")                                         \

@@ -242,40 +242,41 @@ const (
 	bpfEventEVENT_HOST_EVENT_LOST       bpfEvent = 7
 	bpfEventEVENT_FDB_FULL              bpfEvent = 8
 	bpfEventEVENT_FLOW_FULL             bpfEvent = 9
-	bpfEventEVENT_FLOODED               bpfEvent = 10
-	bpfEventEVENT_FLOOD_COPY            bpfEvent = 11
-	bpfEventEVENT_EVICTED               bpfEvent = 12
-	bpfEventEVENT_TRANSIT               bpfEvent = 13
-	bpfEventEVENT_NEIGH_FALLBACK        bpfEvent = 14
-	bpfEventEVENT_REORDER_HELD          bpfEvent = 15
-	bpfEventEVENT_REORDER_TIMEOUT       bpfEvent = 16
-	bpfEventEVENT_PROXY_REPLIED         bpfEvent = 17
-	bpfEventEVENT_NEIGH_REQUESTED       bpfEvent = 18
-	bpfEventEVENT_LOCAL_DELIVERED       bpfEvent = 19
-	bpfEventEVENT_ICMP_SENT             bpfEvent = 20
-	bpfEventEVENT_RESET_SENT            bpfEvent = 21
-	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 22
-	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 23
-	bpfEventEVENT_PATH_MTU              bpfEvent = 24
-	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 25
-	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 26
-	bpfEventEVENT_FRAGMENTED            bpfEvent = 27
-	bpfEventEVENT_GRO                   bpfEvent = 28
-	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 29
-	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 30
-	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 31
-	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 32
-	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 33
-	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 34
-	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 35
-	bpfEventEVENT_LOG_LOST              bpfEvent = 36
-	bpfEventEVENT_NAT_CREATED           bpfEvent = 37
-	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 38
-	bpfEventEVENT_NAT_RETRIED           bpfEvent = 39
-	bpfEventEVENT_NAT_DELETED           bpfEvent = 40
-	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 41
-	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 42
-	bpfEventEVENT_MAX                   bpfEvent = 43
+	bpfEventEVENT_FLOW_NOT_ADMITTED     bpfEvent = 10
+	bpfEventEVENT_FLOODED               bpfEvent = 11
+	bpfEventEVENT_FLOOD_COPY            bpfEvent = 12
+	bpfEventEVENT_EVICTED               bpfEvent = 13
+	bpfEventEVENT_TRANSIT               bpfEvent = 14
+	bpfEventEVENT_NEIGH_FALLBACK        bpfEvent = 15
+	bpfEventEVENT_REORDER_HELD          bpfEvent = 16
+	bpfEventEVENT_REORDER_TIMEOUT       bpfEvent = 17
+	bpfEventEVENT_PROXY_REPLIED         bpfEvent = 18
+	bpfEventEVENT_NEIGH_REQUESTED       bpfEvent = 19
+	bpfEventEVENT_LOCAL_DELIVERED       bpfEvent = 20
+	bpfEventEVENT_ICMP_SENT             bpfEvent = 21
+	bpfEventEVENT_RESET_SENT            bpfEvent = 22
+	bpfEventEVENT_ICMP_LIMITED          bpfEvent = 23
+	bpfEventEVENT_MSS_CLAMPED           bpfEvent = 24
+	bpfEventEVENT_PATH_MTU              bpfEvent = 25
+	bpfEventEVENT_PATH_MTU_LIMITED      bpfEvent = 26
+	bpfEventEVENT_PATH_MTU_REFUSED      bpfEvent = 27
+	bpfEventEVENT_FRAGMENTED            bpfEvent = 28
+	bpfEventEVENT_GRO                   bpfEvent = 29
+	bpfEventEVENT_NOT_TUNNEL            bpfEvent = 30
+	bpfEventEVENT_CONNTRACK_OPENED      bpfEvent = 31
+	bpfEventEVENT_CONNTRACK_ANSWERED    bpfEvent = 32
+	bpfEventEVENT_CONNTRACK_FULL        bpfEvent = 33
+	bpfEventEVENT_CONNTRACK_EVICTED     bpfEvent = 34
+	bpfEventEVENT_CONNTRACK_REEVALUATED bpfEvent = 35
+	bpfEventEVENT_CONNTRACK_REVOKED     bpfEvent = 36
+	bpfEventEVENT_LOG_LOST              bpfEvent = 37
+	bpfEventEVENT_NAT_CREATED           bpfEvent = 38
+	bpfEventEVENT_NAT_NEXT_ADDRESS      bpfEvent = 39
+	bpfEventEVENT_NAT_RETRIED           bpfEvent = 40
+	bpfEventEVENT_NAT_DELETED           bpfEvent = 41
+	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 42
+	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 43
+	bpfEventEVENT_MAX                   bpfEvent = 44
 )
 
 type bpfEvpnFlags uint8
@@ -1249,6 +1250,7 @@ const (
 	bpfMapEgressPolicies      = "egress_policies"
 	bpfMapEvents              = "events"
 	bpfMapFdb                 = "fdb"
+	bpfMapFlowCandidates      = "flow_candidates"
 	bpfMapFlows               = "flows"
 	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
@@ -1416,6 +1418,7 @@ type bpfMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
@@ -1555,6 +1558,7 @@ type bpfMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
@@ -1625,6 +1629,7 @@ func (m *bpfMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.FragmentWorks,
 		m.Fragments,

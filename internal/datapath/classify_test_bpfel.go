@@ -62,6 +62,7 @@ const (
 	classifyTestMapEgressPolicies    = "egress_policies"
 	classifyTestMapEvents            = "events"
 	classifyTestMapFdb               = "fdb"
+	classifyTestMapFlowCandidates    = "flow_candidates"
 	classifyTestMapFlows             = "flows"
 	classifyTestMapFragments         = "fragments"
 	classifyTestMapGlobalCounters    = "global_counters"
@@ -215,6 +216,7 @@ type classifyTestMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -342,6 +344,7 @@ type classifyTestMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -411,6 +414,7 @@ func (m *classifyTestMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

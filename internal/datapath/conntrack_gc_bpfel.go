@@ -30,6 +30,7 @@ const (
 	conntrackGcMapEgressPolicies    = "egress_policies"
 	conntrackGcMapEvents            = "events"
 	conntrackGcMapFdb               = "fdb"
+	conntrackGcMapFlowCandidates    = "flow_candidates"
 	conntrackGcMapFlows             = "flows"
 	conntrackGcMapFragments         = "fragments"
 	conntrackGcMapGlobalCounters    = "global_counters"
@@ -181,6 +182,7 @@ type conntrackGcMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -308,6 +310,7 @@ type conntrackGcMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -377,6 +380,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

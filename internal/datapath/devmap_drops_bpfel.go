@@ -25,6 +25,7 @@ const (
 	devmapDropsMapEgressPolicies    = "egress_policies"
 	devmapDropsMapEvents            = "events"
 	devmapDropsMapFdb               = "fdb"
+	devmapDropsMapFlowCandidates    = "flow_candidates"
 	devmapDropsMapFlows             = "flows"
 	devmapDropsMapFragments         = "fragments"
 	devmapDropsMapGlobalCounters    = "global_counters"
@@ -137,6 +138,7 @@ type devmapDropsMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -223,6 +225,7 @@ type devmapDropsMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -284,6 +287,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

@@ -27,6 +27,7 @@ const (
 	natGcMapEgressPolicies    = "egress_policies"
 	natGcMapEvents            = "events"
 	natGcMapFdb               = "fdb"
+	natGcMapFlowCandidates    = "flow_candidates"
 	natGcMapFlows             = "flows"
 	natGcMapFragments         = "fragments"
 	natGcMapGlobalCounters    = "global_counters"
@@ -178,6 +179,7 @@ type natGcMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -305,6 +307,7 @@ type natGcMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -374,6 +377,7 @@ func (m *natGcMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

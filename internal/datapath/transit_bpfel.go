@@ -25,6 +25,7 @@ const (
 	transitMapEgressPolicies    = "egress_policies"
 	transitMapEvents            = "events"
 	transitMapFdb               = "fdb"
+	transitMapFlowCandidates    = "flow_candidates"
 	transitMapFlows             = "flows"
 	transitMapFragments         = "fragments"
 	transitMapGlobalCounters    = "global_counters"
@@ -175,6 +176,7 @@ type transitMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -299,6 +301,7 @@ type transitMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -365,6 +368,7 @@ func (m *transitMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

@@ -15,6 +15,7 @@ var cacheEvents = []api.EventInfo{
 	{Name: "stale", Description: "packets whose decision a change had invalidated", LookUp: true},
 	{Name: "revalidated", Description: "packets whose decision had reached its age", LookUp: true},
 	{Name: "flow-full", Description: "decisions not kept because the flow cache was full"},
+	{Name: "flow-not-admitted", Description: "decisions not kept because the port is at its limit"},
 	{Name: api.EventEvicted, Description: "transit flows evicted by others"},
 	{Name: "transit", Description: "packets forwarded by a transit program"},
 }

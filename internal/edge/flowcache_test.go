@@ -87,7 +87,7 @@ func TestRates(t *testing.T) {
 		}
 		want := &api.CacheRates{
 			Seconds: 2, LookUps: 750, HitRatio: 0.6,
-			Events:  map[string]float64{"hit": 450, "miss": 250, "stale": 50, "revalidated": 0, "flow-full": 0, "evicted": 50, "transit": 0},
+			Events:  map[string]float64{"hit": 450, "miss": 250, "stale": 50, "revalidated": 0, "flow-full": 0, "flow-not-admitted": 0, "evicted": 50, "transit": 0},
 			Evicted: map[string]float64{"tc": tt.tc, "transit": 50},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -108,40 +108,41 @@ const (
 	guestsEventEVENT_HOST_EVENT_LOST       guestsEvent = 7
 	guestsEventEVENT_FDB_FULL              guestsEvent = 8
 	guestsEventEVENT_FLOW_FULL             guestsEvent = 9
-	guestsEventEVENT_FLOODED               guestsEvent = 10
-	guestsEventEVENT_FLOOD_COPY            guestsEvent = 11
-	guestsEventEVENT_EVICTED               guestsEvent = 12
-	guestsEventEVENT_TRANSIT               guestsEvent = 13
-	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 14
-	guestsEventEVENT_REORDER_HELD          guestsEvent = 15
-	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 16
-	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 17
-	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 18
-	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 19
-	guestsEventEVENT_ICMP_SENT             guestsEvent = 20
-	guestsEventEVENT_RESET_SENT            guestsEvent = 21
-	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 22
-	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 23
-	guestsEventEVENT_PATH_MTU              guestsEvent = 24
-	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 25
-	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 26
-	guestsEventEVENT_FRAGMENTED            guestsEvent = 27
-	guestsEventEVENT_GRO                   guestsEvent = 28
-	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 29
-	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 30
-	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 31
-	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 32
-	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 33
-	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 34
-	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 35
-	guestsEventEVENT_LOG_LOST              guestsEvent = 36
-	guestsEventEVENT_NAT_CREATED           guestsEvent = 37
-	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 38
-	guestsEventEVENT_NAT_RETRIED           guestsEvent = 39
-	guestsEventEVENT_NAT_DELETED           guestsEvent = 40
-	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 41
-	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 42
-	guestsEventEVENT_MAX                   guestsEvent = 43
+	guestsEventEVENT_FLOW_NOT_ADMITTED     guestsEvent = 10
+	guestsEventEVENT_FLOODED               guestsEvent = 11
+	guestsEventEVENT_FLOOD_COPY            guestsEvent = 12
+	guestsEventEVENT_EVICTED               guestsEvent = 13
+	guestsEventEVENT_TRANSIT               guestsEvent = 14
+	guestsEventEVENT_NEIGH_FALLBACK        guestsEvent = 15
+	guestsEventEVENT_REORDER_HELD          guestsEvent = 16
+	guestsEventEVENT_REORDER_TIMEOUT       guestsEvent = 17
+	guestsEventEVENT_PROXY_REPLIED         guestsEvent = 18
+	guestsEventEVENT_NEIGH_REQUESTED       guestsEvent = 19
+	guestsEventEVENT_LOCAL_DELIVERED       guestsEvent = 20
+	guestsEventEVENT_ICMP_SENT             guestsEvent = 21
+	guestsEventEVENT_RESET_SENT            guestsEvent = 22
+	guestsEventEVENT_ICMP_LIMITED          guestsEvent = 23
+	guestsEventEVENT_MSS_CLAMPED           guestsEvent = 24
+	guestsEventEVENT_PATH_MTU              guestsEvent = 25
+	guestsEventEVENT_PATH_MTU_LIMITED      guestsEvent = 26
+	guestsEventEVENT_PATH_MTU_REFUSED      guestsEvent = 27
+	guestsEventEVENT_FRAGMENTED            guestsEvent = 28
+	guestsEventEVENT_GRO                   guestsEvent = 29
+	guestsEventEVENT_NOT_TUNNEL            guestsEvent = 30
+	guestsEventEVENT_CONNTRACK_OPENED      guestsEvent = 31
+	guestsEventEVENT_CONNTRACK_ANSWERED    guestsEvent = 32
+	guestsEventEVENT_CONNTRACK_FULL        guestsEvent = 33
+	guestsEventEVENT_CONNTRACK_EVICTED     guestsEvent = 34
+	guestsEventEVENT_CONNTRACK_REEVALUATED guestsEvent = 35
+	guestsEventEVENT_CONNTRACK_REVOKED     guestsEvent = 36
+	guestsEventEVENT_LOG_LOST              guestsEvent = 37
+	guestsEventEVENT_NAT_CREATED           guestsEvent = 38
+	guestsEventEVENT_NAT_NEXT_ADDRESS      guestsEvent = 39
+	guestsEventEVENT_NAT_RETRIED           guestsEvent = 40
+	guestsEventEVENT_NAT_DELETED           guestsEvent = 41
+	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 42
+	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 43
+	guestsEventEVENT_MAX                   guestsEvent = 44
 )
 
 type guestsFdbEntry struct {
@@ -696,6 +697,7 @@ const (
 	guestsMapEgressPolicies    = "egress_policies"
 	guestsMapEvents            = "events"
 	guestsMapFdb               = "fdb"
+	guestsMapFlowCandidates    = "flow_candidates"
 	guestsMapFlows             = "flows"
 	guestsMapFollowed          = "followed"
 	guestsMapFragments         = "fragments"
@@ -811,6 +813,7 @@ type guestsMapSpecs struct {
 	EgressPolicies    *ebpf.MapSpec `ebpf:"egress_policies"`
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
+	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Followed          *ebpf.MapSpec `ebpf:"followed"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
@@ -900,6 +903,7 @@ type guestsMaps struct {
 	EgressPolicies    *ebpf.Map `ebpf:"egress_policies"`
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
+	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Followed          *ebpf.Map `ebpf:"followed"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
@@ -964,6 +968,7 @@ func (m *guestsMaps) Close() error {
 		m.EgressPolicies,
 		m.Events,
 		m.Fdb,
+		m.FlowCandidates,
 		m.Flows,
 		m.Followed,
 		m.Fragments,
