@@ -49,7 +49,7 @@ func TestFlowCacheDocument(t *testing.T) {
 		},
 		Events: slices.Clone(cacheEvents),
 	}
-	for i, n := range []uint64{10, 2, 5, 3, 0, 1, 0} {
+	for i, n := range []uint64{10, 2, 5, 3, 0, 0, 1, 0} {
 		want.Events[i].Count = n
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
