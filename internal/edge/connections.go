@@ -7,14 +7,9 @@ import (
 	"slices"
 	"sort"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/internal/problem"
 )
-
-func isICMP(proto uint8) bool { return proto == unix.IPPROTO_ICMP || proto == unix.IPPROTO_ICMPV6 }
 
 // connectionTable is a table of connections that questions are asked about: a C is one of
 // them in the data path, an Info what users see of it.
@@ -124,33 +119,6 @@ func topOf(sums map[any]*api.TopInfo, limit int) []api.TopInfo {
 		return list[:min(limit, len(list))]
 	}
 	return list
-}
-
-// tableAlarms are what is wrong with the tables of the firewall or NAT.
-type tableAlarms struct {
-	pressed  map[string]bool // what is too full
-	problems []problem.Problem
-}
-
-// fills reports whether something is too full: from a share of its size on, and until it is
-// below another one when it was before.
-func (a *tableAlarms) fills(was tableAlarms, what string, used, size int, limit, end float64) bool {
-	if was.pressed[what] {
-		limit = end
-	}
-	if a.pressed == nil {
-		a.pressed = make(map[string]bool)
-	}
-	a.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
-	return a.pressed[what]
-}
-
-func (a *tableAlarms) warn(format string, args ...any) {
-	a.problems = append(a.problems, problem.Warning(format, args...))
-}
-
-func (a *tableAlarms) fail(format string, args ...any) {
-	a.problems = append(a.problems, problem.Error(format, args...))
 }
 
 // stateInfos are connections by state, in the order of states.

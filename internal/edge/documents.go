@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
@@ -59,7 +60,7 @@ func (e *edge) statusDocument() (api.Status, error) {
 			Config: e.opts.ConfigPath, Adopted: e.adopted, TEP: e.config.Underlay.TEP,
 			Segments:  segmentInfos(e.config, e.hostState, stats.Generations),
 			FDB:       api.Usage{Used: stats.FDBUsed, Size: e.config.FDB.Size},
-			FlowCache: e.config.FlowCache.Enabled, LookUps: lookUps(stats),
+			FlowCache: e.config.FlowCache.Enabled, LookUps: alarm.LookUps(stats),
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
 			Problems: append([]problem.Problem{}, e.allProblems()...),
 		}
@@ -83,9 +84,9 @@ func (e *edge) statusDocument() (api.Status, error) {
 		for _, warning := range e.config.Warnings {
 			s.Problems = append(s.Problems, problem.Warning("%s", warning))
 		}
-		switch alarm, text := e.cacheAlarm(); alarm {
+		switch kind, text := e.alarms.flowCache.Alarm(e.config.FlowCache); kind {
 		case "":
-		case alarmOff: // somebody wanted it
+		case alarm.CacheOff: // somebody wanted it
 			s.Problems = append(s.Problems, problem.Note("%s", text))
 		default:
 			s.Problems = append(s.Problems, problem.Warning("%s", text))
@@ -121,8 +122,8 @@ func (e *edge) firewallUse() *api.FirewallUse {
 	}
 	return &api.FirewallUse{
 		Rules:       len(e.ruled.policy.Rules()),
-		Connections: api.Usage{Used: e.guard.gcStats.Connections, Size: fw.Sizes.Connections},
-		HalfOpen:    api.Usage{Used: e.guard.gcStats.Waiting, Size: fw.Sizes.HalfOpen},
+		Connections: api.Usage{Used: e.alarms.firewall.Last().GCStats.Connections, Size: fw.Sizes.Connections},
+		HalfOpen:    api.Usage{Used: e.alarms.firewall.Last().GCStats.Waiting, Size: fw.Sizes.HalfOpen},
 	}
 }
 

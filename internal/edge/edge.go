@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
@@ -57,11 +58,7 @@ type edge struct {
 	hostState    host.State
 	paths        paths
 	pathSelector pathSelector
-	asked        asked
-	cache        cacheWatch
-	balance      balance
-	limits       limitWatch
-	guard        guard
+	alarms       alarms
 	natGuard     natGuard
 	problems     []problem.Problem // of the last reconciliation
 	faults       map[string]error  // of what is tried again, by what it is
@@ -72,9 +69,8 @@ type edge struct {
 	announcer   *gateway.Announcer
 	lease       gateway.Lease
 
-	ns        namespace
-	linesLost uint64 // of the log, at the last look
-	offloads  offloads
+	ns       namespace
+	offloads offloads
 
 	// Of BGP: nil without.
 	bgp           atomic.Pointer[bgp.Process]
@@ -109,8 +105,7 @@ func (e *edge) start(ctx context.Context) error {
 		return err
 	}
 	e.pathSelector.routing = plan.NewRouting(e.config, nil)
-	e.lookAsked()
-	e.asked.before = e.asked.last // a former process's are no news
+	e.alarms.nextHops.Begin(dp.Drops)
 	e.reportProblem(rememberGateways, e.role.Join(filepath.Join(e.opts.RuntimeDir, e.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.config.Name, "drain"), e.adopted))
 	e.rememberLearned()
 	e.ensure(hostState)
@@ -179,7 +174,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	defer close(e.ended)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	e.watchLimits()
+	e.alarms.limits.Look(e.dp.Limits)
 	for {
 		age.set(e.config.FDB.Ageing)
 		select {
@@ -191,12 +186,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.reconcile()
 		case <-resync.C:
 			e.reconcile()
-			e.lookAsked()
-			e.watchCache()
-			e.watchLimits()
-			e.watchBalance()
-			e.watchBGP()
-			e.watchLog()
+			e.watchAlarms()
 		case <-e.learned.remotes:
 			e.reconcile()
 		case <-e.learned.missed:
@@ -308,18 +298,7 @@ func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came ga
 }
 
 // tell logs the problems that are new and those that are over.
-func (e *edge) tell(was, now []problem.Problem) {
-	for _, p := range now {
-		if !slices.Contains(was, p) {
-			e.log.Warn("problem", "what", p.Text, "severity", p.Severity)
-		}
-	}
-	for _, p := range was {
-		if !slices.Contains(now, p) {
-			e.log.Info("problem cleared", "what", p.Text)
-		}
-	}
-}
+func (e *edge) tell(was, now []problem.Problem) { alarm.LogChanges(e.log, was, now) }
 
 // ensure changes the host before the tables are changed: devices that they will
 // name are made, and those that the ones in force name are kept. It reports
@@ -462,7 +441,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.balance.problems, e.limits.problems(), e.guard.problems, e.natGuard.problems, e.offloads.problems(e.config), e.bgpProblems(), e.frozenProblems(), e.loops.problems(time.Now()), e.configProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natGuard.Problems, e.offloads.problems(e.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.configProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
@@ -471,12 +450,9 @@ func (e *edge) allProblems() []problem.Problem {
 
 // Faults that other files name too, or that are minor.
 const (
-	readDrops        = "read the drops"
-	watchCache       = "watch the flow cache"
 	probeMTUs        = "probe path MTUs"
 	readReports      = "read the path MTUs that ICMP messages reported"
 	decideReport     = "end a report of a path MTU"
-	readCounters     = "read the counters of the paths"
 	rememberGateways = "save the states of gateways"
 	replicateProblem = "replicate sessions"
 	announceProblem  = "announce egress addresses"
@@ -484,19 +460,16 @@ const (
 	keepLease        = "keep the lease of egress addresses"
 	rememberProbes   = "save the results of offload probes"
 	lookAtDrivers    = "check the drivers of the underlay"
-	readLog          = "read the firewall's log"
-	timeSweep        = "time the sweep of connections"
-	writeLog         = "write the log"
 )
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	readDrops, watchCache, probeMTUs, readReports, decideReport, readCounters, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, resolveProblem, gateway.RefreshReplicas,
-	readLog, timeSweep, readLimits, writeLog, keepRevisions,
+	probeMTUs, readReports, decideReport, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, resolveProblem, gateway.RefreshReplicas,
+	keepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) {
 		return problem.SeverityWarning
 	}
 	return problem.SeverityError

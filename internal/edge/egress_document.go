@@ -36,7 +36,7 @@ func (e *edge) egressDocument() (api.EgressInfo, error) {
 			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, v.Failovers...),
 			Replication: e.replication.Info(e.config), Problems: append([]problem.Problem{}, v.Problems...),
 		}
-		info.Problems = append(info.Problems, e.natGuard.problems...)
+		info.Problems = append(info.Problems, e.natGuard.Problems...)
 		if v.Drain != nil {
 			info.Drain = &api.DrainInfo{Asked: v.Drain.Asked, Deadline: v.Drain.Deadline, Done: v.Drain.Done}
 			if !e.natGuard.sweptAt.IsZero() && !v.Drain.Done {

@@ -297,26 +297,6 @@ func TestSweep(t *testing.T) {
 	w.within("the fault is told", func() bool { return w.problem(c, "sweep the firewall's connections") })
 }
 
-// What is lost is told once, when it happens.
-func TestGuardJudges(t *testing.T) {
-	fw := *wall()
-	first := guard{events: map[string]uint64{"conntrack-full": 5, "log-lost": 5}}
-	first.evaluate(guard{}, fw)
-	if len(first.problems) != 0 {
-		t.Errorf("what was before the first reading: %q", first.problems)
-	}
-	next := guard{events: map[string]uint64{"conntrack-full": 6, "log-lost": 8}}
-	next.evaluate(first, fw)
-	if len(next.problems) != 2 || !strings.Contains(next.problems[1].Text, "3 log lines") {
-		t.Errorf("problems %q", next.problems)
-	}
-	again := guard{events: next.events}
-	again.evaluate(next, fw)
-	if len(again.problems) != 0 {
-		t.Errorf("nothing more happened: %q", again.problems)
-	}
-}
-
 func TestLogLines(t *testing.T) {
 	w := newWorld(t).guarded()
 	var out syncBuffer

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
@@ -160,7 +161,7 @@ func (e *edge) leaveGateways() {
 
 // watchNAT has sessions expire and raises alarms until ctx ends.
 func (e *edge) watchNAT(ctx context.Context) {
-	tick := time.NewTicker(logEvery)
+	tick := time.NewTicker(alarm.LogEvery)
 	defer tick.Stop()
 	var sweepAt time.Time
 	for {
@@ -173,11 +174,11 @@ func (e *edge) watchNAT(ctx context.Context) {
 		if begin.Before(sweepAt) {
 			continue
 		}
-		took, err := timed(func() error {
+		took, err := alarm.Timed(func() error {
 			e.sweepNAT()
 			return e.role.WatchDrain(natOf{e})
 		})
 		e.reportProblem("check the sessions of a drain", err)
-		sweepAt = begin.Add(max(e.opts.NATSweep, watchShare*took))
+		sweepAt = begin.Add(max(e.opts.NATSweep, alarm.TimeShare*took))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
@@ -34,7 +35,7 @@ type hostEvents struct {
 	mu     sync.Mutex
 	ports  []string // whose turn is next first
 	moved  map[string][]datapath.Move
-	frozen frozenMACs
+	frozen alarm.FrozenMACs
 	// next is not before this time: to announce costs a walk of all neighbours.
 	next time.Time
 	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
@@ -117,8 +118,8 @@ func (e *edge) arrived(list []datapath.HostEvent) {
 			continue
 		}
 		if a.Frozen > 0 {
-			e.log.Warn("MAC address frozen: it moved too often", "mac", a.MAC, "segment", a.Segment, "at", frozenPlace(a), "seen_at", a.Other, "for", a.Frozen)
-			e.hostEvents.frozen.add(a, now)
+			e.log.Warn("MAC address frozen: it moved too often", "mac", a.MAC, "segment", a.Segment, "at", alarm.FrozenAt(a), "seen_at", a.Other, "for", a.Frozen)
+			e.hostEvents.frozen.Add(a, now)
 			continue
 		}
 		came = append(came, bgp.Host{Host: evpn.Host{Segment: a.Segment, MAC: a.MAC, Addr: a.Addr, ND: a.ND}, Port: a.Port})
@@ -152,7 +153,7 @@ func (e *edge) announceMoves() {
 			e.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
-	took, err := timed(func() error { return e.dp.HostEvents.Announce(moved) })
+	took, err := alarm.Timed(func() error { return e.dp.HostEvents.Announce(moved) })
 	e.hostEvents.next = begin.Add(announceShare * took)
 	e.reportProblem("announce moved hosts", err)
 }
@@ -172,7 +173,7 @@ func (e *edge) lookHosts() {
 		return
 	}
 	begin := time.Now()
-	took, err := timed(func() error { return b.Look(e.config.FDB.Ageing) })
+	took, err := alarm.Timed(func() error { return b.Look(e.config.FDB.Ageing) })
 	e.hostEvents.nextLook = begin.Add(announceShare * took)
 	e.reportProblem("read the hosts at ports", err)
 }

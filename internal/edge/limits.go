@@ -3,61 +3,15 @@ package edge
 import (
 	"fmt"
 	"net/url"
-	"slices"
-	"strconv"
-	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/internal/problem"
 )
-
-// readLimits names the fault of limits that cannot be read.
-const readLimits = "read what is used of limits"
-
-// Modes of a limit.
-const modeEnforce, modeObserve = "enforce", "observe"
-
-// Units of limits.
-const unitEntries, unitPerSecond = "entries", "per-second"
-
-// limitInfos are the limits of one port or segment: of entries, then of rates.
-func limitInfos(u datapath.LimitUsage) (list []api.LimitInfo) {
-	mode := modeEnforce
-	if u.Observe {
-		mode = modeObserve
-	}
-	for _, c := range u.Counts {
-		list = append(list, api.LimitInfo{
-			Kind: string(u.Kind), Owner: u.Owner, Limit: c.Name, Description: c.Description, Unit: unitEntries,
-			Used: c.Used, Max: c.Limit, Exceeded: c.Exceeded, Mode: mode,
-		})
-	}
-	for _, r := range u.Rates {
-		l := api.LimitInfo{
-			Kind: string(u.Kind), Owner: u.Owner, Limit: r.Name, Description: r.Description, Unit: unitPerSecond,
-			Max: r.Limit, Exceeded: r.Exceeded, Mode: mode,
-		}
-		if !r.Sent { // by guests, but by the edge
-			l.Mode = modeEnforce
-		}
-		list = append(list, l)
-	}
-	return list
-}
-
-// allLimits are those of all ports and segments. mu is held.
-func (e *edge) allLimits() (list []api.LimitInfo, err error) {
-	usages, err := e.dp.Limits.LimitUsages()
-	for _, u := range usages {
-		list = append(list, limitInfos(u)...)
-	}
-	return list, err
-}
 
 // portLimits are those of ports, by name. mu is held.
 func (e *edge) portLimits() (map[string][]api.LimitInfo, error) {
-	all, err := e.allLimits()
+	all, err := alarm.ReadLimits(e.dp.Limits)
 	limits := map[string][]api.LimitInfo{}
 	for _, l := range all {
 		if l.Kind == string(datapath.OwnerPort) {
@@ -69,7 +23,7 @@ func (e *edge) portLimits() (map[string][]api.LimitInfo, error) {
 
 func (e *edge) limitDocuments() ([]api.LimitInfo, error) {
 	return read(e, "limits", func() ([]api.LimitInfo, error) {
-		list, err := e.allLimits()
+		list, err := alarm.ReadLimits(e.dp.Limits)
 		return append([]api.LimitInfo{}, list...), err
 	})
 }
@@ -96,142 +50,13 @@ func (e *edge) ownerDropDocuments(v url.Values) ([]api.OwnerDropInfo, error) {
 	})
 }
 
-// limitKey names a limit of a port or segment.
-type limitKey struct{ kind, owner, limit string }
-
-// limitAlarm is of a limit that is exceeded.
-type limitAlarm struct {
-	info    api.LimitInfo
-	refused uint64 // in the last interval in which there were any
-	quiet   int    // intervals in a row without any
-}
-
-// limitWatch is what the loop saw of the limits. Its zero value has seen nothing.
-type limitWatch struct {
-	readAt time.Time
-	last   map[limitKey]uint64 // what each limit had refused
-	alarms map[limitKey]limitAlarm
-	every  time.Duration // of the last interval
-}
-
-// after is the watch with one more reading. An alarm begins with the first packet or entry above a
-// limit, since no honest guest comes near; it ends after some intervals without any, so that it
-// does not flap.
-func (w limitWatch) after(at time.Time, limits []api.LimitInfo) limitWatch {
-	next := limitWatch{readAt: at, last: make(map[limitKey]uint64, len(limits)), alarms: map[limitKey]limitAlarm{}, every: at.Sub(w.readAt)}
-	for _, l := range limits {
-		key := limitKey{l.Kind, l.Owner, l.Limit}
-		next.last[key] = l.Exceeded
-		before := w.last[key]                         // 0 of a new port
-		if w.readAt.IsZero() || l.Exceeded < before { // of a former process, or begun anew
-			continue
-		}
-		a, was := w.alarms[key]
-		a.info = l
-		switch refused := l.Exceeded - before; {
-		case refused > 0:
-			a.refused, a.quiet = refused, 0
-		case !was:
-			continue
-		default:
-			a.quiet++
-		}
-		if a.quiet < endAfter {
-			next.alarms[key] = a
-		}
-	}
-	return next
-}
-
-// keys are those of the alarms, in order.
-func (w limitWatch) keys() []limitKey {
-	list := make([]limitKey, 0, len(w.alarms))
-	for key := range w.alarms {
-		list = append(list, key)
-	}
-	slices.SortFunc(list, func(a, b limitKey) int {
-		return slices.Compare([]string{a.kind, a.owner, a.limit}, []string{b.kind, b.owner, b.limit})
-	})
-	return list
-}
-
-// mostLimitProblems bounds what status says of limits; `selvage limits` has all.
-const mostLimitProblems = 10
-
-func (w limitWatch) problems() (list []problem.Problem) {
-	keys := w.keys()
-	for i, key := range keys {
-		if i == mostLimitProblems {
-			return append(list, problem.Warning("limits: %d further limits are exceeded: see `selvage limits`", len(keys)-i))
-		}
-		list = append(list, problem.Warning("%s", w.text(key)))
-	}
-	return list
-}
-
-// text puts an alarm into words.
-func (w limitWatch) text(key limitKey) string {
-	a := w.alarms[key]
-	most, verb := strconv.FormatUint(uint64(a.info.Max), 10), "refused"
-	if a.info.Unit == unitPerSecond {
-		most += "/s"
-	} else {
-		verb = "evicted or refused"
-	}
-	if a.info.Mode == modeObserve {
-		verb = "would be " + verb
-	}
-	return fmt.Sprintf("%s %s exceeds its limit of %s (%s): %d %s in %s: check what is behind it, or raise limits.%s; see `selvage limits --%s %s`",
-		key.kind, key.owner, a.info.Description, most, a.refused, verb, w.every.Round(time.Second), field(key.limit), key.kind, key.owner)
-}
-
-// field is the name of a limit in the configuration.
-func field(limit string) string {
-	name, up := []byte{}, false
-	for _, c := range []byte(limit) {
-		switch {
-		case c == '-':
-			up = true
-		case up:
-			name, up = append(name, c-'a'+'A'), false
-		default:
-			name = append(name, c)
-		}
-	}
-	return string(name)
-}
-
-// watchLimits takes a reading, and logs what began and ended.
-func (e *edge) watchLimits() {
-	limits, err := e.allLimits()
-	e.reportProblem(readLimits, err)
-	if err != nil {
-		return
-	}
-	was := e.limits
-	next := was.after(time.Now(), limits)
-	e.mu.Lock()
-	e.limits = next
-	e.mu.Unlock()
-	for _, key := range next.keys() {
-		if _, known := was.alarms[key]; !known {
-			e.log.Warn("problem", "what", next.text(key))
-		}
-	}
-	for _, key := range was.keys() {
-		if _, still := next.alarms[key]; !still {
-			e.log.Info("problem cleared", "what", fmt.Sprintf("%s %s: limit of %s", key.kind, key.owner, key.limit))
-		}
-	}
-}
-
 // limitMetrics have series of what is used, or was exceeded: they are as many as there is to see.
 func (e *edge) limitMetrics(p *page) error {
-	limits, err := e.allLimits()
+	limits, err := alarm.ReadLimits(e.dp.Limits)
 	if err != nil {
 		return err
 	}
-	const used, most, exceeded, alarm = "selvage_limit_used", "selvage_limit_max", "selvage_limit_exceeded_total", "selvage_limit_alarm"
+	const used, most, exceeded, raised = "selvage_limit_used", "selvage_limit_max", "selvage_limit_exceeded_total", "selvage_limit_alarm"
 	isUsed := func(l api.LimitInfo) bool { return l.Used > 0 }
 	isExceeded := func(l api.LimitInfo) bool { return l.Exceeded > 0 }
 	for _, m := range []struct {
@@ -242,9 +67,8 @@ func (e *edge) limitMetrics(p *page) error {
 		{gauge, used, "Entries that a port or segment has of what has a limit.", isUsed, func(l api.LimitInfo) uint64 { return uint64(l.Used) }},
 		{gauge, most, "The limit of a port or segment of which some is used.", isUsed, func(l api.LimitInfo) uint64 { return uint64(l.Max) }},
 		{counter, exceeded, "Entries and packets above the limit of a port or segment.", isExceeded, func(l api.LimitInfo) uint64 { return l.Exceeded }},
-		{gauge, alarm, "1 while a port or segment exceeds the limit.", isExceeded, func(l api.LimitInfo) uint64 {
-			_, on := e.limits.alarms[limitKey{l.Kind, l.Owner, l.Limit}]
-			return flag(on)
+		{gauge, raised, "1 while a port or segment exceeds the limit.", isExceeded, func(l api.LimitInfo) uint64 {
+			return flag(e.alarms.limits.IsExceeded(l))
 		}},
 	} {
 		p.family(m.kind, m.name, m.help)

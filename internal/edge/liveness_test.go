@@ -353,36 +353,19 @@ func TestOpenLiveness(t *testing.T) {
 	}
 }
 
-// Packets are not judged while flows that moved may still go where they went before.
-func TestBalanceAfterMoves(t *testing.T) {
+// A plan that gives no flow to another path is no move.
+func TestMovesOfPlans(t *testing.T) {
 	w := newDualWorld(t)
 	var paths pathPlan
-	replan := func(dead map[overlay.Pair]string) {
-		paths = paths.then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, dead), paths.pathPolicies))
-	}
-	replan(nil)
-	var b balance
-	var sent uint64
-	reading := func() int {
-		sent += 50_000
-		b = b.after(map[overlay.Pair]datapath.Counters{aa: {Packets: sent}}, paths, 1e6)
-		return len(b.problems)
-	}
-	gatewayStates := func(what string) {
-		t.Helper()
-		for i := range 4 {
-			if got, want := reading(), i/settled; got > 0 != (want > 0) {
-				t.Errorf("%s, reading %d: %d problems, want %d", what, i, got, want)
-			}
-		}
-	}
-	gatewayStates("at the start")
 	dead := map[overlay.Pair]string{bb: "no packet for 150ms"}
-	replan(dead)
-	gatewayStates("after a move")
-	replan(dead)
-	if reading() != 1 || b.steady <= settled {
-		t.Errorf("calm %d after a plan that moves nothing", b.steady)
+	for i, one := range []struct {
+		dead  map[overlay.Pair]string
+		moves int
+	}{{nil, 1}, {dead, 2}, {dead, 2}, {nil, 3}} {
+		paths = paths.then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, one.dead), paths.pathPolicies))
+		if paths.moves != one.moves {
+			t.Errorf("plan %d: %d moves, want %d", i, paths.moves, one.moves)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
@@ -116,10 +117,10 @@ func (e *edge) edgeMetrics(p *page, stats datapath.Stats) {
 }
 
 func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
-	const lookUps, entries, size, memory, alarm = "selvage_flow_cache_lookups_total", "selvage_flow_cache_entries",
+	const lookUps, entries, size, memory, raised = "selvage_flow_cache_lookups_total", "selvage_flow_cache_entries",
 		"selvage_flow_cache_entries_limit", "selvage_flow_cache_memory_bytes", "selvage_flow_cache_alarm"
 	p.family(counter, lookUps, "Lookups of packets in the flow cache, by result.")
-	for _, event := range cacheEvents {
+	for _, event := range alarm.CacheEvents {
 		if event.LookUp {
 			p.sample(lookUps, stats.Events[event.Name], "result", event.Name)
 		}
@@ -135,10 +136,10 @@ func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 	each(entries, "Decisions in the cache.", func(c datapath.Cache) uint64 { return uint64(c.Used) })
 	each(size, "Decisions that the cache has room for, on all cores.", func(c datapath.Cache) uint64 { return uint64(c.Size) })
 	each(memory, "Memory of the cache.", func(c datapath.Cache) uint64 { return c.Bytes })
-	p.family(gauge, alarm, "1 while the flow cache is off, or active flows evict each other's decisions.")
-	now, _ := e.cacheAlarm()
-	for _, kind := range []string{alarmOff, alarmThrashing} {
-		p.sample(alarm, flag(now == kind), "kind", kind)
+	p.family(gauge, raised, "1 while the flow cache is off, or active flows evict each other's decisions.")
+	now, _ := e.alarms.flowCache.Alarm(e.config.FlowCache)
+	for _, kind := range []string{alarm.CacheOff, alarm.CacheThrashing} {
+		p.sample(raised, flag(now == kind), "kind", kind)
 	}
 }
 
@@ -254,7 +255,7 @@ func eventMetrics(p *page, stats datapath.Stats) {
 	p.family(counter, name, "Other events that the data path counts.")
 	for _, event := range slices.Sorted(maps.Keys(stats.Events)) {
 		outcome := func(e api.EventInfo) bool { return e.Name == event && e.LookUp }
-		if !slices.ContainsFunc(cacheEvents, outcome) {
+		if !slices.ContainsFunc(alarm.CacheEvents, outcome) {
 			p.sample(name, stats.Events[event], "event", event)
 		}
 	}

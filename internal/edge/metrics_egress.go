@@ -19,7 +19,7 @@ func (e *edge) natMetrics(p *page) {
 	stateMetrics(p, "selvage_nat_sessions", "Connections whose addresses are translated, by state.", e.natGuard.gcStats.States)
 	p.single(gauge, "selvage_nat_replicas", "Of these, those that another gateway made and uses.", uint64(e.natGuard.gcStats.Replicas))
 	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.natGuard.gcStats.Mappings))
-	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.problems)))
+	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.Problems)))
 	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.replication.LogLost())
 	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.Egress.NATTables(e.natGuard.gcStats))
 	e.portUsageMetrics(p)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
 )
 
@@ -20,20 +21,20 @@ func (e *edge) firewallMetrics(p *page) error {
 	if err != nil {
 		return err
 	}
-	sessionMetrics(p, e.guard)
-	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.dp.Firewall.FirewallTables(e.guard.gcStats))
+	sessionMetrics(p, e.alarms.firewall.Last())
+	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.dp.Firewall.FirewallTables(e.alarms.firewall.Last().GCStats))
 	ruleMetrics(p, rules)
 	return nil
 }
 
-func sessionMetrics(p *page, g guard) {
+func sessionMetrics(p *page, g alarm.FirewallReading) {
 	const halfOpen, alarm = "selvage_conntrack_half_open_entries", "selvage_firewall_alarms"
-	stateMetrics(p, "selvage_conntrack_entries", "Connections that the firewall tracks, by state.", g.gcStats.States)
+	stateMetrics(p, "selvage_conntrack_entries", "Connections that the firewall tracks, by state.", g.GCStats.States)
 	p.family(gauge, halfOpen, "Half-open connections, of ports that have any.")
-	for _, port := range slices.Sorted(maps.Keys(g.gcStats.HalfOpens)) {
-		p.sample(halfOpen, uint64(g.gcStats.HalfOpens[port].In+g.gcStats.HalfOpens[port].Out), "port", port)
+	for _, port := range slices.Sorted(maps.Keys(g.GCStats.HalfOpens)) {
+		p.sample(halfOpen, uint64(g.GCStats.HalfOpens[port].In+g.GCStats.HalfOpens[port].Out), "port", port)
 	}
-	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.problems)))
+	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.Problems)))
 }
 
 // tableMetrics are of the tables of something.

@@ -87,7 +87,7 @@ func (e *edge) natDocument() (api.NATInfo, error) {
 		info := api.NATInfo{
 			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
 			States: stateInfos(c.States), Tables: tableInfos(e.dp.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.replication.LogLost(),
-			Problems: append([]problem.Problem{}, e.natGuard.problems...),
+			Problems: append([]problem.Problem{}, e.natGuard.Problems...),
 		}
 		return info, nil
 	})

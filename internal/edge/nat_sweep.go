@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
@@ -41,14 +42,14 @@ type natGuard struct {
 	natEventsLost uint64
 	earlyDropped  uint64
 	known         bool // of drops and events: there was a sweep before
-	tableAlarms
+	alarm.Tables
 }
 
 // sweepNAT lets the expired sessions go, and looks at how full tables and ports are.
 func (e *edge) sweepNAT() {
 	e.mu.RLock()
 	if e.dp == nil || e.config.Egress == nil {
-		quiet := len(e.natGuard.problems) == 0 && e.natGuard.sweptAt.IsZero()
+		quiet := len(e.natGuard.Problems) == 0 && e.natGuard.sweptAt.IsZero()
 		e.mu.RUnlock()
 		if !quiet {
 			e.setNATGuard(natGuard{}, nil)
@@ -59,7 +60,7 @@ func (e *edge) sweepNAT() {
 	was, config := e.natGuard, e.config
 	if err == nil {
 		next.evaluate(was, *config.Egress)
-		next.problems = append(next.problems, e.replication.Problems(config, e.role.States(), next.sweptAt)...)
+		next.Problems = append(next.Problems, e.replication.Problems(config, e.role.States(), next.sweptAt)...)
 	} else {
 		next = was
 	}
@@ -92,11 +93,11 @@ func (e *edge) readNATGuard() (g natGuard, err error) {
 
 func (e *edge) setNATGuard(next natGuard, err error) {
 	e.mu.Lock()
-	was := e.natGuard.problems
+	was := e.natGuard.Problems
 	e.natGuard = next
 	e.mu.Unlock()
 	e.reportProblem("sweep the sessions", err)
-	e.tell(was, next.problems)
+	e.tell(was, next.Problems)
 }
 
 // madeRoom is how many sessions were dropped early since the guard before.
@@ -110,7 +111,7 @@ func (g *natGuard) madeRoom(was natGuard) uint64 {
 // evaluate says what is wrong, when was is the guard before.
 func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 	pressed := func(what string, used, size int) bool {
-		return g.fills(was.tableAlarms, what, used, size, fillAt, fillClear)
+		return g.Fills(was.Tables, what, used, size, fillAt, fillClear)
 	}
 	since := func(reason string) uint64 {
 		if now, before := g.drops[reason], was.drops[reason]; was.known && now > before {
@@ -119,23 +120,23 @@ func (g *natGuard) evaluate(was natGuard, config overlay.Egress) {
 		return 0
 	}
 	if n := g.gcStats.Sessions + g.gcStats.Mappings; pressed("table", n, int(config.NATSessions)) || since(reasonFull) > 0 || g.madeRoom(was) > 0 {
-		g.warn("egress: %d of %d sessions; just now %d that were over or unanswered made room, and %d packets found none (%s): raise spec.egress.sessions, "+
+		g.Warn("egress: %d of %d sessions; just now %d that were over or unanswered made room, and %d packets found none (%s): raise spec.egress.sessions, "+
 			"or find the busiest sources with `selvage nat --top sources`", n, config.NATSessions, g.madeRoom(was), since(reasonFull), reasonFull)
 	}
 	for _, p := range g.pressures {
 		if what := fmt.Sprint(p.Proto, p.Egress, p.Outside); pressed(what, p.Used, p.Size) {
-			g.warn("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or find the busiest sources with `selvage nat --port-usage` and `--top sources`",
+			g.Warn("egress: %d of %d %s ports of %s are in use for %s: give policy %s more addresses, or find the busiest sources with `selvage nat --port-usage` and `--top sources`",
 				p.Used, p.Size, api.ProtoName(p.Proto), p.Egress, p.Outside, p.Policy)
 		}
 	}
 	if n := since(reasonExhausted); n > 0 {
-		g.fail("egress: %d packets were just dropped because no port was free (%s): `selvage nat --port-usage` shows for which destination", n, reasonExhausted)
+		g.Fail("egress: %d packets were just dropped because no port was free (%s): `selvage nat --port-usage` shows for which destination", n, reasonExhausted)
 	}
 	if n := since(reasonNoGateway); n > 0 {
-		g.fail("egress: %d packets were just dropped because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
+		g.Fail("egress: %d packets were just dropped because no gateway serves their sources (%s): see `selvage egress`", n, reasonNoGateway)
 	}
 	if was.known && g.natEventsLost > was.natEventsLost {
-		g.warn("egress: %d sessions began or ended without being logged or replicated (%s): the ring of events was full", g.natEventsLost-was.natEventsLost, gateway.EventsLost)
+		g.Warn("egress: %d sessions began or ended without being logged or replicated (%s): the ring of events was full", g.natEventsLost-was.natEventsLost, gateway.EventsLost)
 	}
-	slices.SortFunc(g.problems, func(a, b problem.Problem) int { return cmp.Compare(a.Text, b.Text) })
+	slices.SortFunc(g.Problems, func(a, b problem.Problem) int { return cmp.Compare(a.Text, b.Text) })
 }

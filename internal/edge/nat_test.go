@@ -159,12 +159,12 @@ func TestNATAlarms(t *testing.T) {
 		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4), nil},
 	} {
 		c.now.evaluate(was, config)
-		if len(c.now.problems) != len(c.want) {
-			t.Errorf("sweep %d: %q, want %q", i, c.now.problems, c.want)
+		if len(c.now.Problems) != len(c.want) {
+			t.Errorf("sweep %d: %q, want %q", i, c.now.Problems, c.want)
 		} else {
 			for j, want := range c.want {
-				if !strings.Contains(c.now.problems[j].Text, want) {
-					t.Errorf("sweep %d: %q, want %q", i, c.now.problems[j].Text, want)
+				if !strings.Contains(c.now.Problems[j].Text, want) {
+					t.Errorf("sweep %d: %q, want %q", i, c.now.Problems[j].Text, want)
 				}
 			}
 		}
@@ -365,11 +365,11 @@ func TestNATEarlyDropAlarm(t *testing.T) {
 	was := natGuard{known: true, earlyDropped: 4}
 	next := natGuard{known: true, earlyDropped: 7}
 	next.evaluate(was, overlay.Egress{NATSessions: 1000})
-	if len(next.problems) != 1 || !strings.Contains(next.problems[0].Text, "just now 3 that were over or unanswered made room") {
-		t.Errorf("problems %v", next.problems)
+	if len(next.Problems) != 1 || !strings.Contains(next.Problems[0].Text, "just now 3 that were over or unanswered made room") {
+		t.Errorf("problems %v", next.Problems)
 	}
 	later := natGuard{known: true, earlyDropped: 7}
-	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.problems) != 0 {
-		t.Errorf("problems %v when it is over", later.problems)
+	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.Problems) != 0 {
+		t.Errorf("problems %v when it is over", later.Problems)
 	}
 }

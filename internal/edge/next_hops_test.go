@@ -13,7 +13,6 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
-	"github.com/selvage/selvage/internal/plan"
 )
 
 var (
@@ -113,20 +112,5 @@ func TestJointPathMTU(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.name, diff)
 			}
 		}
-	}
-}
-
-// Weights are no imbalance.
-func TestWeightsAreNoImbalance(t *testing.T) {
-	s := plan.PathGroup{Paths: []overlay.Pair{via0, via1}}
-	for i := range s.Buckets {
-		s.Buckets[i] = uint8(i % 2)
-	}
-	if !isEven(s) {
-		t.Error("halves are not even")
-	}
-	s.Buckets[0], s.Buckets[2] = 1, 1
-	if isEven(s) {
-		t.Error("30 and 34 of 64 are even")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
@@ -135,41 +136,12 @@ func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInf
 	return info
 }
 
-// noNeighbour is the drop reason of packets whose next hop was asked for its MAC address.
-const noNeighbour = "no-neighbour"
-
-// asked is how many packets found no MAC address of their next hop, at the last
-// two looks of the loop.
-type asked struct{ before, last uint64 }
-
-// lookAsked takes a look.
-func (e *edge) lookAsked() {
-	n, err := e.countAsked()
-	e.reportProblem(readDrops, err)
-	if err != nil {
-		return
-	}
-	e.mu.Lock()
-	e.asked = asked{before: e.asked.last, last: n}
-	e.mu.Unlock()
-}
-
-func (e *edge) countAsked() (uint64, error) {
-	drops, err := e.dp.Drops.Drops()
-	for _, d := range drops {
-		if d.Reason == noNeighbour {
-			return d.Packets, err
-		}
-	}
-	return 0, err
-}
-
 // unresolvedHops names the next hops of static and learned routes that have no MAC address
 // while packets want some: a next hop is asked when a packet needs it, so one that
 // nobody needs is no problem. mu is held.
 func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
-	n, err := e.countAsked()
-	if err != nil || n <= e.asked.before {
+	missing, err := e.alarms.nextHops.AreMissing(e.dp.Drops)
+	if err != nil || !missing {
 		return nil, err
 	}
 	macs, err := e.neighbourMACs()
@@ -186,7 +158,7 @@ func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
 					continue
 				}
 				unresolved := problem.Warning("router %s: next hop %s in %s has no MAC address, so packets were just dropped (%s): check that it is up and answers",
-					t.Router, hop.Addr, hop.Segment, noNeighbour)
+					t.Router, hop.Addr, hop.Segment, alarm.NoNeighbour)
 				if !slices.Contains(problems, unresolved) { // of another route
 					problems = append(problems, unresolved)
 				}

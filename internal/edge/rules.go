@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
@@ -69,9 +70,9 @@ func (e *edge) firewallDocument() (api.FirewallInfo, error) {
 			return api.FirewallInfo{}, err
 		}
 		info := api.FirewallInfo{
-			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.guard.sweptAt,
-			States: stateInfos(e.guard.gcStats.States), Tables: tableInfos(e.dp.Firewall.FirewallTables(e.guard.gcStats)), HalfOpen: halfOpenInfos(e.guard.gcStats.HalfOpens),
-			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.guard.problems...),
+			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.alarms.firewall.Last().SweptAt,
+			States: stateInfos(e.alarms.firewall.Last().GCStats.States), Tables: tableInfos(e.dp.Firewall.FirewallTables(e.alarms.firewall.Last().GCStats)), HalfOpen: halfOpenInfos(e.alarms.firewall.Last().GCStats.HalfOpens),
+			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.alarms.firewall.Last().Problems...),
 		}
 		return info, nil
 	})
@@ -91,11 +92,11 @@ func halfOpenInfos(ports map[string]datapath.HalfOpen) map[string]api.HalfOpenIn
 var firewallEvents = []api.EventInfo{
 	{Name: "conntrack-opened", Description: "connections that the firewall allowed to open"},
 	{Name: "conntrack-answered", Description: "connections that were answered"},
-	{Name: eventConnFull, Description: "answered connections kept as half-open because the table is full"},
+	{Name: alarm.EventConnFull, Description: "answered connections kept as half-open because the table is full"},
 	{Name: "conntrack-evicted", Description: "connections evicted for newer ones of the same port"},
 	{Name: "conntrack-reevaluated", Description: "connections evaluated against a new policy"},
 	{Name: "conntrack-revoked", Description: "connections that a new policy no longer allows"},
-	{Name: eventLogLost, Description: "log lines of the firewall not written because of their rate"},
+	{Name: alarm.EventLogLost, Description: "log lines of the firewall not written because of their rate"},
 }
 
 // whatIfMost bounds the body of a question: a policy of MaxRules rules has less.

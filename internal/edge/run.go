@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
@@ -86,7 +87,7 @@ func (o RunOptions) withDefaults() RunOptions {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Resync, o.Sweep = cmp.Or(o.Resync, defaultResync), cmp.Or(o.Sweep, sweepLeast)
+	o.Resync, o.Sweep = cmp.Or(o.Resync, defaultResync), cmp.Or(o.Sweep, alarm.SweepLeast)
 	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, natSweep), cmp.Or(o.Linger, evpn.Linger)
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
@@ -206,6 +207,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
 	}
 	e.makeGateway()
+	e.makeAlarms()
 	return e
 }
 
@@ -213,7 +215,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		e.watchFirewall, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.watchOffloads,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.watchOffloads,
 	} {
 		ends = append(ends, goWait(ctx, watch))
 	}

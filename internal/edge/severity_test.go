@@ -3,6 +3,7 @@ package edge
 import (
 	"testing"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -11,7 +12,7 @@ import (
 func TestSeverityOfFaults(t *testing.T) {
 	for what, want := range map[string]problem.Severity{
 		applyTables: problem.SeverityError, changeHost: problem.SeverityError, bgp.ProblemRun: problem.SeverityError, watchLiveness: problem.SeverityError,
-		"anything else": problem.SeverityError, watchCache: problem.SeverityWarning, probeMTUs: problem.SeverityWarning,
+		"anything else": problem.SeverityError, alarm.WatchFlowCache: problem.SeverityWarning, probeMTUs: problem.SeverityWarning,
 	} {
 		if got := faultSeverity(what); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)

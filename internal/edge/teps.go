@@ -52,7 +52,7 @@ func (e *edge) pathInfos(remote netip.Addr, r pathReadings) []api.PathInfo {
 		}
 		info.PathMTU, info.PathMTUState, info.ReportedMTU = p.MTU, r.state(all), r.reported[all].MTU
 		info.Offload = e.offloads.info(all, e.config)
-		if share, ok := e.balance.shares[p.Pair]; ok {
+		if share, ok := e.alarms.balance.Shares()[p.Pair]; ok {
 			info.PacketShare = &share
 		}
 		since := r.plan.since[p.Pair]

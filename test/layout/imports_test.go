@@ -23,6 +23,7 @@ func TestImportGraph(t *testing.T) {
 		"internal/evpn":    {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/rib":     {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/bgp":     {bpf, daemon, dataPath, module + "internal/plan"},
+		"internal/alarm":   {bgp, daemon},
 	} {
 		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
 		if err != nil {

@@ -1,20 +1,18 @@
-package edge
+package alarm
 
 import (
-	"errors"
 	"fmt"
-	"runtime"
 	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // Kinds of alarm of the flow cache.
-const alarmOff, alarmThrashing = "off", "thrashing"
+const CacheOff, CacheThrashing = "off", "thrashing"
 
 // A flow cache thrashes when flows that still send lose their decisions to each
 // other. All three must hold from one reading to the next:
@@ -61,31 +59,85 @@ func turns(r *api.CacheRates, caches []api.CacheInfo, seconds float64) bool {
 	})
 }
 
-// cacheWatch is what the loop saw of the flow cache. Its zero value has seen nothing.
-type cacheWatch struct {
-	last      api.FlowCacheInfo // the last reading, with the rates since the one before
-	notBefore time.Time         // of the next reading
-	thrashing bool
-	contrary  int // intervals in a row that say otherwise
+// Flows are the cached decisions.
+type Flows interface {
+	Stats() (datapath.Stats, error)
 }
 
-// watchShare is the time between readings, or sweeps, in the processor time that one takes:
-// they walk all the memory of large tables, and cost one per cent of a core at most. Waiting
-// for a core costs nothing, and must not put an alarm off.
-const watchShare = 100
+// FlowCache watches over the flow cache.
+type FlowCache struct {
+	o         Options
+	notBefore time.Time // of the next reading
+	mu        sync.Mutex
+	watch     cacheWatch
+}
 
-// timed does f, and says how long a core was busy with it.
-func timed(f func() error) (time.Duration, error) {
-	runtime.LockOSThread() // the clock is the thread's
-	defer runtime.UnlockOSThread()
-	var began, ended unix.Timespec
-	clock := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &began)
-	err := f()
-	clock = errors.Join(clock, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ended))
-	if clock != nil {
-		clock = fmt.Errorf("processor time of a thread: %w", clock)
+// NewFlowCache has seen nothing.
+func NewFlowCache(o Options) *FlowCache { return &FlowCache{o: o} }
+
+// Look takes a reading when it is time.
+func (f *FlowCache) Look(config overlay.FlowCache, flows Flows) {
+	at, was := time.Now(), f.now()
+	if at.Before(f.notBefore) {
+		return
 	}
-	return time.Duration(ended.Nano() - began.Nano()), errors.Join(err, clock)
+	next, notBefore := cacheWatch{}, time.Time{}
+	if config.Enabled { // off is no matter of readings
+		var stats datapath.Stats
+		took, err := Timed(func() (err error) {
+			stats, err = flows.Stats()
+			return err
+		})
+		f.o.Report(WatchFlowCache, err)
+		if err != nil {
+			return
+		}
+		next = was.after(ReadFlowCache(at, stats))
+		notBefore = at.Add(TimeShare * took)
+	}
+	f.notBefore = notBefore
+	f.mu.Lock()
+	f.watch = next
+	f.mu.Unlock()
+	switch {
+	case next.thrashing && !was.thrashing:
+		f.o.Log.Warn("problem", "what", next.problem(config.Size))
+	case was.thrashing && !next.thrashing:
+		f.o.Log.Info("problem cleared", "what", "flow cache: thrashing")
+	}
+}
+
+func (f *FlowCache) now() cacheWatch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watch
+}
+
+// Alarm is what is wrong with the flow cache, and what to do; both are "" where all is well.
+func (f *FlowCache) Alarm(config overlay.FlowCache) (kind, text string) {
+	watch := f.now()
+	switch {
+	case !config.Enabled:
+		return CacheOff, "flow cache: off, so each packet takes the slow path: set spec.flowCache.enabled, off is for comparison only"
+	case watch.thrashing:
+		return CacheThrashing, watch.problem(config.Size)
+	}
+	return "", ""
+}
+
+// Flows is how many decisions the flow cache held at the last reading.
+func (f *FlowCache) Flows() (n int) {
+	for _, c := range f.now().last.Caches {
+		n += c.Used
+	}
+	return n
+}
+
+// cacheWatch is what was seen of the flow cache. Its zero value has seen nothing.
+type cacheWatch struct {
+	last      api.FlowCacheInfo // the last reading, with the rates since the one before
+	thrashing bool
+	contrary  int // intervals in a row that say otherwise
 }
 
 // after is the watch with one more reading. One that cannot be compared with the last
@@ -114,63 +166,6 @@ func (w cacheWatch) after(next api.FlowCacheInfo) cacheWatch {
 		w.thrashing, w.contrary = !w.thrashing, 0
 	}
 	return w
-}
-
-// watchLog tells of lines of the log that were lost since the last look.
-func (e *edge) watchLog() {
-	if e.opts.LostLogLines == nil {
-		return
-	}
-	var err error
-	lost := e.opts.LostLogLines()
-	if n := lost - e.linesLost; n > 0 {
-		err = fmt.Errorf("%d lines are lost: nobody reads them fast enough, or at all", n)
-	}
-	e.linesLost = lost
-	e.reportProblem(writeLog, err)
-}
-
-// watchCache takes a reading when it is time.
-func (e *edge) watchCache() {
-	was, at := e.cache, time.Now()
-	if at.Before(was.notBefore) {
-		return
-	}
-	next := cacheWatch{}
-	if e.config.FlowCache.Enabled { // off is no matter of readings
-		var stats datapath.Stats
-		took, err := timed(func() (err error) {
-			stats, err = e.dp.Flows.Stats()
-			return err
-		})
-		e.reportProblem(watchCache, err)
-		if err != nil {
-			return
-		}
-		next = was.after(flowCacheInfo(at, stats))
-		next.notBefore = at.Add(watchShare * took)
-	}
-	e.mu.Lock()
-	e.cache = next
-	_, problem := e.cacheAlarm()
-	e.mu.Unlock()
-	switch {
-	case next.thrashing && !was.thrashing:
-		e.log.Warn("problem", "what", problem)
-	case was.thrashing && !next.thrashing:
-		e.log.Info("problem cleared", "what", "flow cache: thrashing")
-	}
-}
-
-// cacheAlarm is what is wrong with the flow cache, and what to do. mu is held.
-func (e *edge) cacheAlarm() (alarm, problem string) {
-	switch {
-	case !e.config.FlowCache.Enabled:
-		return alarmOff, "flow cache: off, so each packet takes the slow path: set spec.flowCache.enabled, off is for comparison only"
-	case e.cache.thrashing:
-		return alarmThrashing, e.cache.problem(e.config.FlowCache.Size)
-	}
-	return "", ""
 }
 
 // problem puts the last interval into words.

@@ -1,10 +1,11 @@
-package edge
+package alarm
 
 import (
 	"fmt"
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
@@ -26,53 +27,74 @@ const (
 	settled       = 2
 )
 
-// balance is how the packets were spread between two readings.
+// PathCounters are what was sent by each path.
+type PathCounters interface {
+	Paths() (map[overlay.Pair]datapath.Counters, error)
+}
+
+// Balance watches over how packets are spread over the paths to a remote.
+type Balance struct {
+	o    Options
+	mu   sync.Mutex
+	last balance
+}
+
+// NewBalance has seen nothing.
+func NewBalance(o Options) *Balance { return &Balance{o: o} }
+
+// Look takes a reading, of so many flows on the paths in force; moves is how often flows were
+// given to other paths so far.
+func (b *Balance) Look(counters PathCounters, inForce plan.PathPolicies, moves, flows int) {
+	sent, err := counters.Paths()
+	b.o.Report(readCounters, err)
+	if err != nil {
+		return
+	}
+	was := b.now()
+	next := was.after(sent, inForce, moves, flows)
+	b.mu.Lock()
+	b.last = next
+	b.mu.Unlock()
+	LogChanges(b.o.Log, was.problems, next.problems)
+}
+
+func (b *Balance) now() balance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
+}
+
+// Shares are the parts of the packets to a remote that its paths took between the last two
+// readings.
+func (b *Balance) Shares() map[overlay.Pair]float64 { return b.now().shares }
+
+// Problems are the remotes whose paths carry uneven shares.
+func (b *Balance) Problems() []problem.Problem { return b.now().problems }
+
+// balance is how the packets were spread between two readings. It is replaced, never changed.
 type balance struct {
 	sent     map[overlay.Pair]uint64  // at the last reading
-	moves    int                      // of the plan then
+	moves    int                      // of flows to other paths by then
 	steady   int                      // intervals without another
 	shares   map[overlay.Pair]float64 // of the packets to the same remote in between
 	problems []problem.Problem
 }
 
-// watchBalance takes a reading.
-func (e *edge) watchBalance() {
-	counters, err := e.dp.Counters.Paths()
-	e.reportProblem(readCounters, err)
-	if err != nil {
-		return
-	}
-	next := e.balance.after(counters, e.pathSelector.inForce(), e.flowCount())
-	e.mu.Lock()
-	was := e.balance.problems
-	e.balance = next
-	e.mu.Unlock()
-	e.tell(was, next.problems)
-}
-
-// flowCount is how many decisions the flow cache held at its last reading.
-func (e *edge) flowCount() (n int) {
-	for _, c := range e.cache.last.Caches {
-		n += c.Used
-	}
-	return n
-}
-
 // after is the balance with one more reading, of so many packets on each path.
-func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, flows int) balance {
-	next := balance{sent: make(map[overlay.Pair]uint64), shares: make(map[overlay.Pair]float64), moves: p.moves}
-	if p.moves == b.moves {
+func (b balance) after(counters map[overlay.Pair]datapath.Counters, inForce plan.PathPolicies, moves, flows int) balance {
+	next := balance{sent: make(map[overlay.Pair]uint64), shares: make(map[overlay.Pair]float64), moves: moves}
+	if moves == b.moves {
 		next.steady = b.steady + 1
 	}
 	moved, sums := make(map[overlay.Pair]uint64), make(map[netip.Addr]uint64)
-	for _, path := range p.pathPolicies.Paths {
+	for _, path := range inForce.Paths {
 		next.sent[path.Pair] = counters[path.Pair].Packets
 		if was, ok := b.sent[path.Pair]; ok && next.sent[path.Pair] >= was {
 			moved[path.Pair] = next.sent[path.Pair] - was
 			sums[path.Edge] += moved[path.Pair]
 		}
 	}
-	for _, path := range p.pathPolicies.Paths {
+	for _, path := range inForce.Paths {
 		if sums[path.Edge] > 0 {
 			next.shares[path.Pair] = float64(moved[path.Pair]) / float64(sums[path.Edge])
 		}
@@ -80,7 +102,7 @@ func (b balance) after(counters map[overlay.Pair]datapath.Counters, p pathPlan, 
 	if next.steady < settled {
 		return next
 	}
-	for _, spread := range evenSpreads(p.pathPolicies) {
+	for _, spread := range evenSpreads(inForce) {
 		if sums[spread.Remote] < enoughPackets || flows < enoughFlows*(len(spread.Paths)-1) {
 			continue
 		}

@@ -1,0 +1,53 @@
+package edge
+
+import (
+	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+// alarms are what watches over the data path.
+type alarms struct {
+	nextHops  *alarm.NextHops
+	flowCache *alarm.FlowCache
+	limits    *alarm.Limits
+	balance   *alarm.Balance
+	log       *alarm.LogLines
+	firewall  *alarm.Firewall // has a goroutine of its own
+}
+
+func (e *edge) makeAlarms() {
+	o := alarm.Options{Log: e.log, Report: e.reportProblem}
+	e.alarms = alarms{
+		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
+		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}),
+	}
+}
+
+// watchAlarms has those look that have no goroutine of their own.
+func (e *edge) watchAlarms() {
+	e.alarms.nextHops.Look(e.dp.Drops)
+	e.alarms.flowCache.Look(e.config.FlowCache, e.dp.Flows)
+	e.alarms.limits.Look(e.dp.Limits)
+	inForce := e.pathSelector.inForce()
+	e.alarms.balance.Look(e.dp.Counters, inForce.pathPolicies, inForce.moves, e.alarms.flowCache.Flows())
+	e.watchBGP()
+	e.alarms.log.Look()
+}
+
+// firewallOf lends the firewall of an edge.
+type firewallOf struct{ e *edge }
+
+func (f firewallOf) WithFirewall(do func(overlay.Firewall, alarm.Conntrack) error) (bool, error) {
+	f.e.mu.RLock()
+	defer f.e.mu.RUnlock()
+	if f.e.dp == nil || f.e.config.Firewall == nil {
+		return false, nil
+	}
+	return true, do(*f.e.config.Firewall, conntrack{f.e.dp.Firewall, f.e.dp.Drops})
+}
+
+// conntrack is the firewall of a data path, and what it counts.
+type conntrack struct {
+	Firewall
+	Drops
+}
