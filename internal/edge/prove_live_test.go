@@ -18,6 +18,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/prove"
+	"github.com/selvage/selvage/internal/prove/proof"
 )
 
 // prove proves from edge a, and returns the only proof.
@@ -60,7 +61,7 @@ func TestLiveProve(t *testing.T) {
 
 	p := f.prove("blue")
 	f.want(p, api.ProofProven, api.SizePasses)
-	if !answered(p, targetHost) || !answered(p, targetEdge) || p.Paths[0].Answered != prove.Ways || p.RTTMin <= 0 || p.Size != 1450 {
+	if !answered(p, proof.TargetHost) || !answered(p, proof.TargetEdge) || p.Paths[0].Answered != prove.Ways || p.RTTMin <= 0 || p.Size != 1450 {
 		t.Errorf("proof %+v", p)
 	}
 	for _, idle := range []string{"empty", "nv"} {
@@ -70,7 +71,7 @@ func TestLiveProve(t *testing.T) {
 	}
 	routed := f.prove("tenant-l3")
 	f.want(routed, api.ProofPartial, api.SizePasses, "no way on: 10.71.0.1 (no route says 10.255.0.2)")
-	if !answered(routed, targetAddress) || !answered(routed, targetRouter) || routed.Count != 4 {
+	if !answered(routed, proof.TargetAddress) || !answered(routed, proof.TargetRouter) || routed.Count != 4 {
 		t.Errorf("proof %+v", routed)
 	}
 	f.want(f.prove("10.2.0.7"), api.ProofProven, api.SizePasses)
@@ -122,7 +123,7 @@ func TestLiveProveIPv6(t *testing.T) {
 	f.run("guest-b", "ping", "-c1", "-W5", "fd00::1")
 	p := f.prove("fd00::2")
 	f.want(p, api.ProofProven, api.SizePasses)
-	if p.Targets[0].Kind != targetHost || p.Targets[0].Answered == 0 {
+	if p.Targets[0].Kind != proof.TargetHost || p.Targets[0].Answered == 0 {
 		t.Errorf("proof %+v", p)
 	}
 	f.want(f.prove("2001:db8:2::7"), api.ProofProven, api.SizePasses)
@@ -201,7 +202,7 @@ func TestLiveProveKernel(t *testing.T) {
 
 	p := f.prove("blue")
 	f.want(p, api.ProofProven, api.SizePasses)
-	if p.Paths[0].Answered != prove.Ways || p.Targets[0].Kind != targetHost {
+	if p.Paths[0].Answered != prove.Ways || p.Targets[0].Kind != proof.TargetHost {
 		t.Errorf("proof %+v", p)
 	}
 	f.want(f.prove("10.255.0.2"), api.ProofProven, api.SizePasses)

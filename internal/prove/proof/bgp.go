@@ -1,10 +1,12 @@
-package edge
+package proof
 
 import (
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/internal/evpn"
 )
 
 // receivedOf is a remote in a segment, or in the L3 segment of a router, which is called by the
@@ -21,12 +23,7 @@ type hearsay struct {
 }
 
 // hearsays are what BGP says of all remotes; nothing without BGP.
-func (e *edge) hearsays() map[receivedOf]hearsay {
-	b := e.bgp.Load()
-	if b == nil {
-		return nil
-	}
-	routes := b.State().Statuses()
+func hearsays(routes []evpn.Status) map[receivedOf]hearsay {
 	all := make(map[receivedOf]hearsay)
 	for i := range routes {
 		r := &routes[i]

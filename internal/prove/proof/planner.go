@@ -1,4 +1,4 @@
-package edge
+package proof
 
 import (
 	"cmp"
@@ -25,12 +25,10 @@ const (
 // echoTTL is that of an echo request that is not meant to end at a router.
 const echoTTL = 64
 
-// planner makes proofs of what the edge knows. The edge's mu is held.
+// planner makes proofs of facts.
 type planner struct {
-	*edge
-	paths    pathReadings
+	Facts
 	segments []overlay.Segment
-	routes   []plan.Table
 	hearsays map[receivedOf]hearsay
 	// Of what is behind each remote in each segment:
 	neighbours map[receivedOf][]datapath.Neighbour
@@ -38,28 +36,16 @@ type planner struct {
 	ours       map[netip.Addr]bool // remotes whose probes were heard
 }
 
-func (e *edge) newPlanner(reported map[receivedOf]hearsay) (planner, error) {
+func newPlanner(f Facts) planner {
 	p := planner{
-		edge: e, segments: plan.Segments(e.config), routes: e.pathSelector.routes(), hearsays: reported,
+		Facts: f, segments: plan.Segments(f.Config), hearsays: hearsays(f.Advertised),
 		neighbours: make(map[receivedOf][]datapath.Neighbour), macs: make(map[receivedOf]map[datapath.Origin]int), ours: make(map[netip.Addr]bool),
 	}
-	var err error
-	if p.paths, err = e.readPathReadings(); err != nil {
-		return p, err
-	}
-	neighbours, err := e.dp.Hosts.Neighbours()
-	if err != nil {
-		return p, err
-	}
-	for _, n := range neighbours {
+	for _, n := range f.Neighbours {
 		at := receivedOf{n.Segment, n.Remote}
 		p.neighbours[at] = append(p.neighbours[at], n)
 	}
-	fdb, err := e.dp.Hosts.FDB()
-	if err != nil {
-		return p, err
-	}
-	for _, f := range fdb {
+	for _, f := range f.FDB {
 		if !f.Remote.IsValid() {
 			continue
 		}
@@ -73,16 +59,12 @@ func (e *edge) newPlanner(reported map[receivedOf]hearsay) (planner, error) {
 		}
 		p.macs[at][f.Origin]++
 	}
-	return p, nil
+	return p
 }
 
 // plan is what is to be proven: everything for "", a segment by name, or the way to a prefix or
-// address. mu is held.
-func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, error) {
-	p, err := e.newPlanner(reported)
-	if err != nil {
-		return nil, err
-	}
+// address.
+func (p planner) plan(what string) ([]proof, error) {
 	if prefix, err := api.ParsePrefix(what); err == nil {
 		return p.toPrefix(prefix.Masked())
 	}
@@ -112,7 +94,7 @@ func (e *edge) plan(what string, reported map[receivedOf]hearsay) ([]proof, erro
 
 // routerOf is the router whose L3 segment has that name.
 func (p planner) routerOf(segment string) (overlay.Router, bool) {
-	for _, r := range p.config.Routers {
+	for _, r := range p.Config.Routers {
 		if r.L3 != nil && r.SegmentName() == segment {
 			return r, true
 		}
@@ -122,14 +104,14 @@ func (p planner) routerOf(segment string) (overlay.Router, bool) {
 
 // start is a proof with what all have in common.
 func (p planner) start(s overlay.Segment, remote netip.Addr, router string) proof {
-	at := proof{segment: s, remote: p.config.Remote(remote), router: router}
+	at := proof{segment: s, remote: p.Config.Remote(remote), router: router}
 	at.tunnel = prove.Tunnel{VNI: s.VNI, Header: s.Tunnel, Remotes: at.remote.Addrs}
 	at.known.Remote = remote.String()
 	if at.remote.Name != "" {
 		at.known.Remote = fmt.Sprintf("%s (%s)", at.remote.Name, remote)
 	}
 	at.known.Ours = p.ours[remote]
-	p.underlayPaths(&at, p.paths)
+	p.underlayPaths(&at)
 	name := s.Name
 	if router != "" {
 		name = router
@@ -148,10 +130,10 @@ func (p *proof) add(kind, origin string, t prove.Target) {
 
 // addEdge asks the remote itself, which answers where it is one of ours.
 func (p planner) addEdge(at *proof) {
-	own := prove.MAC(self(p.config))
+	own := prove.MAC(p.Self)
 	for _, addr := range at.remote.Addrs[:min(len(at.remote.Addrs), mostEdges)] {
 		mac := prove.MAC(addr)
-		at.add(targetEdge, "", prove.Target{
+		at.add(TargetEdge, "", prove.Target{
 			Ask: prove.Echo, MAC: mac, Addr: prove.LinkLocal(mac), From: prove.LinkLocal(own), TTL: echoTTL, Near: true,
 		})
 	}
@@ -166,10 +148,10 @@ func (p planner) ofSegment(s overlay.Segment, remote netip.Addr, only *datapath.
 		hosts = []datapath.Neighbour{*only}
 	}
 	for _, n := range hosts {
-		at.add(targetHost, string(n.Origin), prove.Target{Ask: prove.Resolve, MAC: n.MAC, Addr: n.Addr})
+		at.add(TargetHost, string(n.Origin), prove.Target{Ask: prove.Resolve, MAC: n.MAC, Addr: n.Addr})
 	}
 	if s.Gateway != nil && len(s.Gateway.Addresses) > 0 {
-		at.add(targetGateway, "", prove.Target{Ask: prove.Resolve, MAC: s.Gateway.MAC, Addr: s.Gateway.Addresses[0].Addr(), Near: true})
+		at.add(TargetGateway, "", prove.Target{Ask: prove.Resolve, MAC: s.Gateway.MAC, Addr: s.Gateway.Addresses[0].Addr(), Near: true})
 	}
 	p.addEdge(&at)
 	macs := p.macs[receivedOf{s.Name, remote}]

@@ -1,4 +1,4 @@
-package edge
+package proof
 
 import (
 	"fmt"
@@ -28,11 +28,11 @@ type hopRoutes struct {
 
 func (p planner) hopRoutes(segment, router string, only netip.Prefix) hopRoutes {
 	h := hopRoutes{prefixes: make(map[nextHop][]netip.Prefix), beside: make(map[nextHop]netip.Prefix)}
-	i := slices.IndexFunc(p.routes, func(t plan.Table) bool { return t.Router == router })
+	i := slices.IndexFunc(p.Routes, func(t plan.Table) bool { return t.Router == router })
 	if i < 0 {
 		return h
 	}
-	for _, route := range p.routes[i].Routes {
+	for _, route := range p.Routes[i].Routes {
 		for _, hop := range route.Hops {
 			at := nextHop{hop.Remote, hop.MAC}
 			switch {
@@ -87,15 +87,15 @@ func (p planner) ofNextHop(s overlay.Segment, r overlay.Router, hop nextHop, pre
 		}
 		most[single]--
 		at.known.Shared = at.known.Shared || shared
-		kind, ttl := targetRouter, uint8(1)
+		kind, ttl := TargetRouter, uint8(1)
 		if single {
-			kind, ttl = targetAddress, echoTTL
+			kind, ttl = TargetAddress, echoTTL
 		}
 		at.prefixes = append(at.prefixes, prefix)
 		at.add(kind, "", prove.Target{Ask: prove.Echo, MAC: hop.mac, Addr: someAddress(prefix), From: from, TTL: ttl})
 	}
 	if from, _ := p.source(r, beside.Addr().Is6()); beside.IsValid() && from.IsValid() {
-		at.add(targetAddress, "", prove.Target{
+		at.add(TargetAddress, "", prove.Target{
 			Ask: prove.Echo, MAC: hop.mac, Addr: beside.Addr(), From: from, TTL: echoTTL, Near: true,
 		})
 	}
@@ -115,7 +115,7 @@ func (p planner) source(r overlay.Router, six bool) (from netip.Addr, shared boo
 	for _, u := range r.Uplinks {
 		own = append(own, addrsOf(u.Addresses)...)
 	}
-	for _, s := range p.config.Segments {
+	for _, s := range p.Config.Segments {
 		if s.Gateway == nil || s.Gateway.Router != r.Name {
 			continue
 		}
@@ -147,7 +147,7 @@ func addrsOf(list []netip.Prefix) (addrs []netip.Addr) {
 // reached by those; all, where nothing else is left.
 func (p planner) beyondGateways(r overlay.Router, prefixes []netip.Prefix) []netip.Prefix {
 	left := slices.DeleteFunc(slices.Clone(prefixes), func(prefix netip.Prefix) bool {
-		return prefix.IsSingleIP() && slices.ContainsFunc(p.config.Segments, func(s overlay.Segment) bool {
+		return prefix.IsSingleIP() && slices.ContainsFunc(p.Config.Segments, func(s overlay.Segment) bool {
 			return s.Gateway != nil && s.Gateway.Router == r.Name &&
 				slices.ContainsFunc(s.Gateway.Addresses, func(a netip.Prefix) bool { return a.Contains(prefix.Addr()) })
 		})
@@ -179,7 +179,7 @@ func someAddress(prefix netip.Prefix) netip.Addr {
 func (p planner) toPrefix(to netip.Prefix) ([]proof, error) {
 	var proofs []proof
 	var elsewhere []string
-	for _, t := range p.routes {
+	for _, t := range p.Routes {
 		best := -1
 		for i, route := range t.Routes {
 			if route.Prefix.Bits() <= to.Bits() && route.Prefix.Contains(to.Addr()) &&
@@ -196,7 +196,7 @@ func (p planner) toPrefix(to netip.Prefix) ([]proof, error) {
 			elsewhere = append(elsewhere, words)
 		}
 	}
-	if len(p.config.Routers) == 0 || len(proofs) == 0 && to.IsSingleIP() { // a host that is only bridged
+	if len(p.Config.Routers) == 0 || len(proofs) == 0 && to.IsSingleIP() { // a host that is only bridged
 		proofs = append(proofs, p.toHost(to.Addr(), "")...)
 	}
 	if len(proofs) == 0 {
