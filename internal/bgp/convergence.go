@@ -6,6 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/bgp/counters"
 )
 
 // spread is how long updates took until the maps said what they do.
@@ -40,21 +41,8 @@ func (s *spread) info() api.BGPConvergence {
 	return api.BGPConvergence{Count: uint64(s.times.TotalCount()), P50: at(50), P99: at(99), Max: (time.Duration(s.times.Max()) * time.Microsecond).Seconds()}
 }
 
-// Convergence is how long updates took, as a histogram.
-type Convergence struct {
-	Buckets []Bucket // each with those of the ones before
-	Count   uint64
-	Sum     time.Duration
-}
-
-// Bucket is how many took no longer than its bound.
-type Bucket struct {
-	Bound time.Duration
-	Count uint64
-}
-
-func (s *spread) histogram() Convergence {
-	h := Convergence{Count: uint64(s.times.TotalCount()), Sum: s.sum}
+func (s *spread) histogram() counters.Convergence {
+	h := counters.Convergence{Count: uint64(s.times.TotalCount()), Sum: s.sum}
 	bars := s.times.Distribution()
 	var below uint64
 	for _, bound := range bounds {
@@ -62,7 +50,7 @@ func (s *spread) histogram() Convergence {
 			below += uint64(bars[0].Count)
 			bars = bars[1:]
 		}
-		h.Buckets = append(h.Buckets, Bucket{bound, below})
+		h.Buckets = append(h.Buckets, counters.Bucket{Bound: bound, Count: below})
 	}
 	return h
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/bgp/counters"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
@@ -215,30 +216,19 @@ func (v *State) Moves() api.BGPMovesInfo {
 }
 
 // Counters are what is counted, for metrics.
-type Counters struct {
-	Routes         evpn.Counts
-	Problems       int
-	Moved, Updates uint64
-	Neighbours     []NeighbourCounters
-	Convergence    Convergence
-}
-
-// NeighbourCounters are those of one neighbour.
-type NeighbourCounters struct {
-	speaker.Neighbour
-	Overflows uint64
-}
-
-// Counters reads them.
-func (v *State) Counters() Counters {
+func (v *State) Counters() counters.BGP {
 	known := v.sessions(Sessions.Neighbours)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c := Counters{
+	c := counters.BGP{
 		Routes: v.table.Counts(), Problems: len(v.table.Problems()), Moved: v.moved, Updates: v.updates, Convergence: v.spread.histogram(),
 	}
 	for _, n := range known {
-		c.Neighbours = append(c.Neighbours, NeighbourCounters{n, v.overflows[n.Addr].times})
+		of := counters.Neighbour{Name: n.Name, Established: n.Established, Flaps: n.Flaps, Overflows: v.overflows[n.Addr].times}
+		for _, f := range n.Families {
+			of.Families = append(of.Families, counters.Family{Family: f.Family, Received: f.Received, Advertised: f.Advertised})
+		}
+		c.Neighbours = append(c.Neighbours, of)
 	}
 	return c
 }

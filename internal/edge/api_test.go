@@ -131,19 +131,6 @@ func TestDocuments(t *testing.T) {
 	check("status", s, want)
 }
 
-func TestTEPStates(t *testing.T) {
-	w := newWorld(t)
-	path := w.hostState.Routes[pair]
-	path.NextMAC = overlay.MAC{}
-	if got := tepInfo(w.config, w.hostState, netip.MustParseAddr("192.0.2.3")).State; got != "no route" {
-		t.Errorf("without a route: %q", got)
-	}
-	w.hostState.Routes[pair] = path
-	if got := tepInfo(w.config, w.hostState, remote); got.State != "unresolved" || got.NextMAC != "" {
-		t.Errorf("without an answer: %+v", got)
-	}
-}
-
 // raw asks the socket without our client.
 func raw(t *testing.T, socket, method, path string) (*http.Response, string) {
 	t.Helper()

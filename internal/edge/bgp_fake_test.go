@@ -25,10 +25,16 @@ type hostLocation struct {
 	mac     overlay.MAC
 }
 
+// addrIn is an IP address in a segment.
+type addrIn struct {
+	segment string
+	addr    netip.Addr
+}
+
 // fakeFabric is what the fake data path has of BGP, and the fake speaker said and heard.
 type fakeFabric struct {
 	bgpMACs    map[hostLocation]rib.BGPMAC
-	arpEntries map[segmentAddr]overlay.MAC
+	arpEntries map[addrIn]overlay.MAC
 	routes     map[string]map[netip.Prefix]fib.Route // that were put, without a kind gone
 	order      []string                              // of what was put and told
 	hosts      []datapath.LocalHost
@@ -80,7 +86,7 @@ func newBGPWorld(w *world) *world {
 		}
 	}
 	w.learned = fakeFabric{
-		bgpMACs: map[hostLocation]rib.BGPMAC{}, arpEntries: map[segmentAddr]overlay.MAC{},
+		bgpMACs: map[hostLocation]rib.BGPMAC{}, arpEntries: map[addrIn]overlay.MAC{},
 		announced: map[string]evpn.Route{}, hostEvents: make(chan []datapath.HostEvent),
 	}
 	w.opts.OpenSpeaker = w.openSpeaker
@@ -150,7 +156,7 @@ func (d fakeDataPath) PutBGPMACs(list []rib.BGPMAC) error {
 func (d fakeDataPath) PutARPEntries(list []rib.ARPEntry) error {
 	return d.put("put residents", func(f *fakeFabric) {
 		for _, r := range list {
-			if at := (segmentAddr{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
+			if at := (addrIn{r.Segment, r.Addr}); r.MAC != (overlay.MAC{}) {
 				f.arpEntries[at] = r.MAC
 			} else {
 				delete(f.arpEntries, at)

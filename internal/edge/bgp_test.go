@@ -113,7 +113,7 @@ func TestBGPLearns(t *testing.T) {
 	c, _ := w.runBGP()
 	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0), prefixAt(far, "10.7.0.0/16", farMAC))
 	w.within("the host is known", w.has(func(f *fakeFabric) bool {
-		return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far && f.arpEntries[segmentAddr{"blue", addr("10.0.0.7")}] == hostA
+		return f.bgpMACs[hostLocation{"blue", hostA}].Remote == far && f.arpEntries[addrIn{"blue", addr("10.0.0.7")}] == hostA
 	}))
 	for _, segment := range []string{"blue", "tenant-l3"} {
 		if got := w.remotesOf(segment); !slices.Equal(got, []netip.Addr{far}) {
@@ -242,7 +242,7 @@ func TestBGPMoves(t *testing.T) {
 	w := newBGPWorld(newWorld(t))
 	c, _ := w.runBGP()
 	w.receive(joins(far), hostAt(far, hostA, netip.Addr{}, 0), hostAt(far, hostA, addr("10.0.0.7"), 0))
-	w.within("the host is known", w.has(func(f *fakeFabric) bool { return f.arpEntries[segmentAddr{"blue", addr("10.0.0.7")}] == hostA }))
+	w.within("the host is known", w.has(func(f *fakeFabric) bool { return f.arpEntries[addrIn{"blue", addr("10.0.0.7")}] == hostA }))
 	w.set(func() { w.learned.order = nil })
 	w.spoken().hostEvents <- []datapath.HostEvent{{Segment: "blue", Port: "p0", MAC: hostA, WasRemote: true, Remote: far}}
 	w.within("told with a higher sequence", w.has(func(f *fakeFabric) bool { return f.announced[hostA.String()].Sequence == 1 }))

@@ -34,6 +34,9 @@ const settle = 300 * time.Millisecond
 // changeHost names the fault of a host that does not let itself be changed.
 const changeHost = "change the host"
 
+// applyTables names the fault of tables that are not in force.
+const applyTables = "apply to the data path"
+
 // observeHost names the fault of a host that does not let itself be read.
 const observeHost = "observe the host"
 

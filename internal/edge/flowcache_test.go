@@ -3,8 +3,6 @@ package edge
 import (
 	"context"
 	"errors"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,22 +15,6 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
-
-// The words for events are those of the data path.
-func TestEventsAreThoseOfTheDataPath(t *testing.T) {
-	header, err := os.ReadFile("../../bpf/core/reasons.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(header), "#define EVENTS(X)")
-	list, _, _ = strings.Cut(list, "\n\n")
-	for _, e := range slices.Concat(alarm.CacheEvents, firewallEvents, natEvents) {
-		name := strings.ReplaceAll(strings.ToUpper(e.Name), "-", "_")
-		if !regexp.MustCompile(`X\(` + name + `,\s*"` + regexp.QuoteMeta(e.Description) + `"\)`).MatchString(list) {
-			t.Errorf("bpf/core/reasons.h has no event %s %q", name, e.Description)
-		}
-	}
-}
 
 func TestFlowCacheDocument(t *testing.T) {
 	c, _ := newGatewayWorld(t).run()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
 	"time"
@@ -15,8 +14,8 @@ import (
 	"github.com/selvage/selvage/internal/problem"
 )
 
-// info is nil where nothing is probed.
-func (o *offloads) info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo {
+// Info is nil where nothing is probed.
+func (o *offloads) Info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo {
 	if config.Underlay.OffloadProbe == nil {
 		return nil
 	}
@@ -50,7 +49,7 @@ func (o *offloads) problems(config overlay.Edge) (problems []problem.Problem) {
 	pairs := slices.SortedFunc(maps.Keys(o.paths), overlay.Pair.Compare)
 	o.mu.Unlock()
 	for _, pair := range pairs {
-		info := o.info(pair, config)
+		info := o.Info(pair, config)
 		switch {
 		case info == nil || info.Mode == "":
 		case info.Wrong:
@@ -71,20 +70,6 @@ func featureNames(changes []offload.Change) (text string) {
 		text += c.Feature
 	}
 	return text
-}
-
-// probeHandler serves the wish for probes. They go on after the answer, with what is known
-// until then: who asked looks for Pending.
-func (e *edge) probeHandler(w http.ResponseWriter, r *http.Request) {
-	if !isChange(w, r) {
-		return
-	}
-	if err := e.askProbes(r.URL.Query().Get(api.ArgRemote)); err != nil {
-		reply(w, nil, api.BadRequest{Err: err})
-		return
-	}
-	document, err := e.tepDocuments()
-	reply(w, document, err)
 }
 
 // askProbes has the paths to a remote be probed, by its name or an address, or all for "".

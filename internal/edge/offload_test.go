@@ -87,22 +87,22 @@ func TestOffloadsKept(t *testing.T) {
 	if problems := o.problems(config(apply)); len(problems) != 0 {
 		t.Errorf("cured, and still %q", problems)
 	}
-	if o.info(pair, config(nil)) != nil || o.info(overlay.Pair{}, config(apply)) != nil {
+	if o.Info(pair, config(nil)) != nil || o.Info(overlay.Pair{}, config(apply)) != nil {
 		t.Error("there is information about what is not probed")
 	}
 	o.begin(offload.Path{Pair: pair, Interface: "eth0"})
-	if got := o.wanted(apply); len(got) != 0 || !o.info(pair, config(apply)).Pending {
+	if got := o.wanted(apply); len(got) != 0 || !o.Info(pair, config(apply)).Pending {
 		t.Errorf("a probe begins with the operator's offloads, not with %v", got)
 	}
 	o.end(pair, offload.Result{}, offload.ErrBusy)
 	if p := o.paths[pair]; p.result == nil || p.failed != "" || !p.due.After(time.Now()) {
 		t.Errorf("a busy remote is asked again later: %+v", p)
 	}
-	if got := o.wanted(apply); len(got) != 1 || !o.info(pair, config(apply)).Pending {
+	if got := o.wanted(apply); len(got) != 1 || !o.Info(pair, config(apply)).Pending {
 		t.Errorf("what is in force again is %v, and until the host has it the probe has not ended", got)
 	}
 	o.settle()
-	if o.info(pair, config(apply)).Pending {
+	if o.Info(pair, config(apply)).Pending {
 		t.Error("the probe has ended, and is pending")
 	}
 }

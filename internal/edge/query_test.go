@@ -62,17 +62,6 @@ func countEntries[T any](ctx context.Context, get func(context.Context, api.Entr
 	}
 }
 
-func TestPortOfQuery(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		want bool
-	}{{"p0", true}, {"p0.10", true}, {"p01", false}, {"", false}, {"xp0", false}} {
-		if got := isPort(tt.name, "p0"); got != tt.want {
-			t.Errorf("%q is of p0: %v", tt.name, got)
-		}
-	}
-}
-
 // A query that is not understood is refused, with what would be right.
 func TestQueryMistakes(t *testing.T) {
 	w := newWorld(t)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
@@ -93,7 +94,7 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.Version = build.Main.Version
 	}
 	if o.Listen == nil {
-		o.Listen = listen
+		o.Listen = apiserver.Listen
 	}
 	if o.Load == nil {
 		o.Load = config.LoadSource
@@ -158,9 +159,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	atGate := &gate{name: cfg.Name}
-	srv := serve(listener, readers(atGate), opts.Logger)
-	defer func() { err = errors.Join(err, srv.stop()) }() // again, when it was stopped: harmless
+	gate := apiserver.NewGate(cfg.Name)
+	srv := apiserver.Serve(listener, gate, opts.Logger)
+	defer func() { err = errors.Join(err, srv.Stop()) }() // again, when it was stopped: harmless
 	h, err := opts.OpenHost(filepath.Join(opts.RuntimeDir, cfg.Name+".held"), opts.Logger)
 	if err != nil {
 		return fmt.Errorf("watch the host: %w", err)
@@ -189,12 +190,12 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		first.When, first.By = e.started, "edge"
 		e.keep(first.Revision, false)
 	}
-	atGate.open(e.handler())
+	gate.Open(e.handler())
 	end := e.follow(ctx)
-	broken := e.loop(ctx, hangup, srv.failed)
+	broken := e.loop(ctx, hangup, srv.Failed())
 	end()
 	e.endTrial()
-	return errors.Join(broken, srv.stop(), e.stop(broken == nil && opts.RemoveAtExit))
+	return errors.Join(broken, srv.Stop(), e.stop(broken == nil && opts.RemoveAtExit))
 }
 
 // newEdge is an edge with nothing open but what it is given.

@@ -176,7 +176,7 @@ func TestPortWithoutSegments(t *testing.T) {
 	eth0, veth0 := w.hostState.Links["eth0"], w.hostState.Links["veth0"]
 	veth0.Segments = false
 	w.set(func() { w.hostState.Links = map[string]host.Link{"eth0": eth0, "veth0": veth0} })
-	w.within("delivery by the device", func() bool { return fetched(t, c.Ports)[0].Deliver == deliverRedirect })
+	w.within("delivery by the device", func() bool { return fetched(t, c.Ports)[0].Deliver == "redirect" })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.tables.Ports[0]; p.Segments || p.Peer {

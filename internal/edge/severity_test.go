@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/internal/alarm"
@@ -27,9 +28,10 @@ func TestSeverityOfFaults(t *testing.T) {
 	w.set(func() {})
 	w.within("the fault is an error", func() bool { return w.problem(c, applyTables) })
 	s := fetched(t, c.Status)
+	order := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityNote}
 	last := problem.SeverityError
 	for _, p := range s.Problems {
-		if worstFirst(problem.Problem{Severity: last}, p) > 0 {
+		if slices.Index(order, p.Severity) < slices.Index(order, last) {
 			t.Errorf("%s behind %s", p.Severity, last)
 		}
 		last = p.Severity

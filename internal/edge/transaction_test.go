@@ -266,22 +266,3 @@ func TestStartsAreOneRevision(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
-
-// Passwords are not shown, in whichever quotes they stand.
-func TestShownConfigurationHasNoSecrets(t *testing.T) {
-	for _, password := range []string{"hush-hush-hush", `"hush \"hush\" hush"`, `'hush ''hush'' hush'`, `"hush \\ hush"`} {
-		bgp := "  bgp:\n    as: 65000\n    routerID: 192.0.2.1\n    neighbours:\n      - {name: rr1, address: 192.0.2.100, as: 65000, password: " + password + "}\n"
-		edge := &edge{}
-		text := written + bgp
-		parsed, err := config.Parse("a.yaml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		edge.configured = parsed
-		edge.inForce.Source = config.Source{Files: []config.File{{Path: "a.yaml", Text: []byte(text)}}}
-		shown, err := edge.configDocument()
-		if err != nil || strings.Contains(shown.Files[0].Text, "hush") || !strings.Contains(shown.Files[0].Text, "(secret)") {
-			t.Errorf("%+v, %v", shown, err)
-		}
-	}
-}

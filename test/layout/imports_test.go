@@ -23,6 +23,7 @@ func TestImportGraph(t *testing.T) {
 		"internal/evpn":        {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/rib":         {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/bgp":         {bpf, daemon, dataPath, module + "internal/plan"},
+		"internal/apiserver":   {bgp, daemon},
 		"internal/alarm":       {bgp, daemon},
 		"internal/prove/proof": {bgp, daemon},
 	} {

@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"cmp"
@@ -18,13 +18,13 @@ import (
 // stateConnected is that of a hop whose next hop is the destination.
 const stateConnected = "connected"
 
-func (e *edge) neighbourDocuments(v url.Values) (api.Entries[api.NeighbourInfo], error) {
+func (d documents) neighbours(v url.Values) (api.Entries[api.NeighbourInfo], error) {
 	q, err := api.EntryQueryOf(v, api.ArgAddr, api.ArgOrigin)
 	if err != nil {
 		return api.Entries[api.NeighbourInfo]{}, err
 	}
-	return read(e, "neighbours", func() (api.Entries[api.NeighbourInfo], error) {
-		neighbours, err := e.dp.Hosts.Neighbours()
+	return read(d.o.Edge, "neighbours", func(e *State) (api.Entries[api.NeighbourInfo], error) {
+		neighbours, err := e.DataPath.Hosts.Neighbours()
 		if err != nil {
 			return api.Entries[api.NeighbourInfo]{}, err
 		}
@@ -57,9 +57,9 @@ type segmentAddr struct {
 	addr    netip.Addr
 }
 
-// neighbourMACs are the MAC addresses that the data path knows. mu is held.
-func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
-	neighbours, err := e.dp.Hosts.Neighbours()
+// neighbourMACs are the MAC addresses that the data path knows.
+func neighbourMACs(e *State) (map[segmentAddr]overlay.MAC, error) {
+	neighbours, err := e.DataPath.Hosts.Neighbours()
 	if err != nil {
 		return nil, err
 	}
@@ -70,25 +70,25 @@ func (e *edge) neighbourMACs() (map[segmentAddr]overlay.MAC, error) {
 	return macs, nil
 }
 
-func (e *edge) routeDocuments(v url.Values) ([]api.RouteInfo, error) {
+func (d documents) routes(v url.Values) ([]api.RouteInfo, error) {
 	a := api.Arguments{Values: v}
 	to := a.Addr(api.ArgTo)
 	if err := a.End(); err != nil {
 		return nil, err
 	}
-	return read(e, "routes", func() ([]api.RouteInfo, error) {
-		macs, err := e.neighbourMACs()
+	return read(d.o.Edge, "routes", func(e *State) ([]api.RouteInfo, error) {
+		macs, err := neighbourMACs(e)
 		if err != nil {
 			return nil, err
 		}
 		list := []api.RouteInfo{}
-		for _, t := range e.pathSelector.routes() {
+		for _, t := range e.Paths.Routes() {
 			for _, r := range routesTo(t.Routes, to) {
 				info := api.RouteInfo{
 					Router: t.Router, Prefix: r.Prefix, Kind: r.Kind, Origin: string(r.Origin), From: r.From, Hops: []api.HopInfo{},
 				}
 				for _, hop := range r.Hops {
-					info.Hops = append(info.Hops, e.hopInfo(hop, macs))
+					info.Hops = append(info.Hops, hopInfo(e, hop, macs))
 				}
 				list = append(list, info)
 			}
@@ -114,19 +114,11 @@ func routesTo(list []plan.Route, to netip.Addr) (best []plan.Route) {
 	return best
 }
 
-// routes are those of all routers by now.
-func (s *pathSelector) routes() []plan.Table {
-	s.mu.Lock()
-	snapshot := s.routing.Snapshot()
-	s.mu.Unlock()
-	return snapshot.All()
-}
-
-func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInfo {
+func hopInfo(e *State, hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInfo {
 	info := api.HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
 	switch {
 	case hop.Remote.IsValid():
-		info.MAC, info.State = hop.MAC.String(), tepState(e.config, e.hostState, hop.Remote)
+		info.MAC, info.State = hop.MAC.String(), tepState(e.Config, e.Host, hop.Remote)
 	case hop.Addr.IsValid():
 		info.State = stateUnresolved
 		if mac, ok := macs[segmentAddr{hop.Segment, hop.Addr}]; ok {
@@ -138,23 +130,23 @@ func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInf
 
 // unresolvedHops names the next hops of static and learned routes that have no MAC address
 // while packets want some: a next hop is asked when a packet needs it, so one that
-// nobody needs is no problem. mu is held.
-func (e *edge) unresolvedHops() (problems []problem.Problem, err error) {
-	missing, err := e.alarms.nextHops.AreMissing(e.dp.Drops)
+// nobody needs is no problem.
+func unresolvedHops(e *State) (problems []problem.Problem, err error) {
+	missing, err := e.Alarms.NextHops.AreMissing(e.DataPath.Drops)
 	if err != nil || !missing {
 		return nil, err
 	}
-	macs, err := e.neighbourMACs()
+	macs, err := neighbourMACs(e)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range e.pathSelector.routes() {
+	for _, t := range e.Paths.Routes() {
 		for _, r := range t.Routes {
 			if r.Origin != plan.Static && r.Origin != plan.Learned {
 				continue
 			}
 			for _, hop := range r.Hops {
-				if !hop.Addr.IsValid() || e.hopInfo(hop, macs).State != stateUnresolved {
+				if !hop.Addr.IsValid() || hopInfo(e, hop, macs).State != stateUnresolved {
 					continue
 				}
 				unresolved := problem.Warning("router %s: next hop %s in %s has no MAC address, so packets were just dropped (%s): check that it is up and answers",

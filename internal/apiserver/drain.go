@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"github.com/selvage/selvage/internal/gateway"
 )
 
-// DefaultDrain is how long a drain waits for connections to end.
-const DefaultDrain = 5 * time.Minute
+// defaultDrain is how long a drain waits for connections to end.
+const defaultDrain = 5 * time.Minute
 
 // drainHandler serves the wish that this edge gives its work away.
-func (e *edge) drainHandler(w http.ResponseWriter, r *http.Request) {
+func (d documents) drainHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
-	timeout := DefaultDrain
+	timeout := defaultDrain
 	if text := r.URL.Query().Get(api.ArgTimeout); text != "" {
 		var err error
 		if timeout, err = time.ParseDuration(text); err != nil || timeout < 0 {
@@ -27,16 +27,16 @@ func (e *edge) drainHandler(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	now := time.Now()
-	document, err := e.setDrain(&gateway.Drain{Asked: now, Deadline: now.Add(timeout), Done: timeout == 0})
+	document, err := d.setDrain(&gateway.Drain{Asked: now, Deadline: now.Add(timeout), Done: timeout == 0})
 	reply(w, document, err)
 }
 
 // undrainHandler serves its end.
-func (e *edge) undrainHandler(w http.ResponseWriter, r *http.Request) {
+func (d documents) undrainHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
-	document, err := e.setDrain(nil)
+	document, err := d.setDrain(nil)
 	reply(w, document, err)
 }
 
@@ -51,12 +51,12 @@ func isChange(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // setDrain makes the wish known, and says how egress is then.
-func (e *edge) setDrain(d *gateway.Drain) (api.EgressInfo, error) {
-	_, err := read(e, "egress", func() (struct{}, error) {
+func (d documents) setDrain(wish *gateway.Drain) (api.EgressInfo, error) {
+	_, err := read(d.o.Edge, "egress", func(e *State) (struct{}, error) {
 		switch {
-		case !gateway.IsMember(e.config):
+		case !gateway.IsMember(e.Config):
 			return struct{}{}, api.BadRequest{Err: errors.New("this edge is not a member of any group in spec.egress.gateways: there is nothing to drain")}
-		case d != nil && e.config.Underlay.Liveness == nil:
+		case wish != nil && e.Config.Underlay.Liveness == nil:
 			return struct{}{}, api.BadRequest{Err: errors.New("other edges would not notice the drain: configure spec.underlay.bfd, which tells them")}
 		}
 		return struct{}{}, nil
@@ -64,7 +64,6 @@ func (e *edge) setDrain(d *gateway.Drain) (api.EgressInfo, error) {
 	if err != nil {
 		return api.EgressInfo{}, err
 	}
-	e.role.SetDrain(d)
-	e.steerAndSave()
-	return e.egressDocument()
+	d.o.Drainer.SetDrain(wish)
+	return d.egress()
 }

@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"cmp"
@@ -11,25 +11,25 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 )
 
-func (e *edge) sessionDocument(v url.Values) (api.SessionList, error) {
+func (d documents) sessions(v url.Values) (api.SessionList, error) {
 	q, err := api.ConnectionQueryOf(v, datapath.StateNames[:], api.TopKinds, api.ArgPort, api.ArgRule)
 	if err != nil {
 		return api.SessionList{}, err
 	}
-	return read(e, "sessions", func() (api.SessionList, error) {
-		if e.config.Firewall == nil {
+	return read(d.o.Edge, "sessions", func(e *State) (api.SessionList, error) {
+		if e.Config.Firewall == nil {
 			return api.SessionList{}, noFirewall()
 		}
 		section, name, both := strings.Cut(q.Rule, "/")
 		t := connectionTable[datapath.Session, api.SessionInfo]{
-			each: e.dp.Firewall.EachSession,
+			each: e.DataPath.Firewall.EachSession,
 			base: func(s *datapath.Session) *datapath.Connection { return &s.Connection },
 			ends: func(s *datapath.Session) [3]netip.Addr { return [...]netip.Addr{0: s.Src, 2: s.Dst} },
 			match: func(s *datapath.Session) bool {
 				return (q.Port == "" || isPort(s.Port, q.Port)) &&
 					(q.Rule == "" || s.Rule.Section == section && (!both || s.Rule.Name == name))
 			},
-			order: sessionOrder, infos: e.sessionInfos, topBy: topSessionsBy(q.Top),
+			order: sessionOrder, infos: func(list []datapath.Session) ([]api.SessionInfo, error) { return sessionInfos(e, list) }, topBy: topSessionsBy(q.Top),
 		}
 		return t.answer(q)
 	})
@@ -59,8 +59,8 @@ func topSessionsBy(kind string) func(*datapath.Session) any {
 }
 
 // sessionInfos say of sessions, too, what the flow cache has of them.
-func (e *edge) sessionInfos(sessions []datapath.Session) ([]api.SessionInfo, error) {
-	cached, err := e.dp.Flows.CachedSessions(sessions)
+func sessionInfos(e *State, sessions []datapath.Session) ([]api.SessionInfo, error) {
+	cached, err := e.DataPath.Flows.CachedSessions(sessions)
 	if err != nil {
 		return nil, err
 	}

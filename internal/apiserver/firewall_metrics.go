@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"maps"
@@ -13,16 +13,16 @@ import (
 const maxRuleSeries = 500
 
 // firewallMetrics has nothing to say where there is none.
-func (e *edge) firewallMetrics(p *page) error {
-	if e.config.Firewall == nil {
+func firewallMetrics(e *State, p *page) error {
+	if e.Config.Firewall == nil {
 		return nil
 	}
-	rules, err := e.dp.Firewall.Rules()
+	rules, err := e.DataPath.Firewall.Rules()
 	if err != nil {
 		return err
 	}
-	sessionMetrics(p, e.alarms.firewall.Last())
-	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.dp.Firewall.FirewallTables(e.alarms.firewall.Last().GCStats))
+	sessionMetrics(p, e.Alarms.Firewall)
+	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.DataPath.Firewall.FirewallTables(e.Alarms.Firewall.GCStats))
 	ruleMetrics(p, rules)
 	return nil
 }

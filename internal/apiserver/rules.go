@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"encoding/json"
@@ -18,18 +18,18 @@ import (
 	"github.com/selvage/selvage/internal/problem"
 )
 
-func (e *edge) ruleDocuments() ([]api.RuleInfo, error) {
-	var now ruled
-	counters, err := read(e, "rules", func() ([]datapath.RuleCounters, error) {
-		if now = e.ruled; now.policy == nil {
+func (d documents) rules() ([]api.RuleInfo, error) {
+	var now Rules
+	counters, err := read(d.o.Edge, "rules", func(e *State) ([]datapath.RuleCounters, error) {
+		if now = e.Rules; now.Firewall == nil {
 			return nil, noFirewall()
 		}
-		return e.dp.Firewall.Rules()
+		return e.DataPath.Firewall.Rules()
 	})
 	if err != nil {
 		return nil, err
 	}
-	rules, shadows := now.policy.Rules(), shadowsByRule(now.shadows())
+	rules, shadows := now.Firewall.Rules(), shadowsByRule(now.Shadows())
 	if !countersOf(counters, rules) {
 		return nil, errors.New("the data path does not have the policy yet: try again when `selvage status` has no problems")
 	}
@@ -59,20 +59,20 @@ func shadowsByRule(list []policy.Shadow) map[int]policy.Shadow {
 	return all
 }
 
-func (e *edge) firewallDocument() (api.FirewallInfo, error) {
-	return read(e, "firewall", func() (api.FirewallInfo, error) {
-		fw := e.config.Firewall
+func (d documents) firewall() (api.FirewallInfo, error) {
+	return read(d.o.Edge, "firewall", func(e *State) (api.FirewallInfo, error) {
+		fw := e.Config.Firewall
 		if fw == nil {
 			return api.FirewallInfo{}, noFirewall()
 		}
-		events, err := e.dp.Drops.Events()
+		events, err := e.DataPath.Drops.Events()
 		if err != nil {
 			return api.FirewallInfo{}, err
 		}
 		info := api.FirewallInfo{
-			Rules: len(e.ruled.policy.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.alarms.firewall.Last().SweptAt,
-			States: stateInfos(e.alarms.firewall.Last().GCStats.States), Tables: tableInfos(e.dp.Firewall.FirewallTables(e.alarms.firewall.Last().GCStats)), HalfOpen: halfOpenInfos(e.alarms.firewall.Last().GCStats.HalfOpens),
-			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.alarms.firewall.Last().Problems...),
+			Rules: len(e.Rules.Firewall.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.Alarms.Firewall.SweptAt,
+			States: stateInfos(e.Alarms.Firewall.GCStats.States), Tables: tableInfos(e.DataPath.Firewall.FirewallTables(e.Alarms.Firewall.GCStats)), HalfOpen: halfOpenInfos(e.Alarms.Firewall.GCStats.HalfOpens),
+			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.Alarms.Firewall.Problems...),
 		}
 		return info, nil
 	})
@@ -104,7 +104,7 @@ const whatIfMost = 256 << 20
 
 // whatIfHandler serves the one document that is asked for by POST, since a policy does not
 // fit a URL. It changes nothing either.
-func (e *edge) whatIfHandler(w http.ResponseWriter, r *http.Request) {
+func (d documents) whatIfHandler(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, POST a policy"})
@@ -115,12 +115,12 @@ func (e *edge) whatIfHandler(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, api.Refusal{Error: fmt.Sprintf("what-if: %v", err)})
 		return
 	}
-	document, err := e.whatIf(q)
+	document, err := d.whatIf(q)
 	reply(w, document, err)
 }
 
 // whatIf asks a policy about the opening of each session that there is now.
-func (e *edge) whatIf(q api.WhatIfQuery) (api.WhatIfInfo, error) {
+func (d documents) whatIf(q api.WhatIfQuery) (api.WhatIfInfo, error) {
 	info := api.WhatIfInfo{Rules: []api.WhatIfRule{}, Sessions: []api.SessionInfo{}}
 	var next *policy.Policy
 	if q.Firewall != nil {
@@ -134,11 +134,11 @@ func (e *edge) whatIf(q api.WhatIfQuery) (api.WhatIfInfo, error) {
 		places[p.Name] = true
 	}
 	cut := make(map[cutter]int)
-	_, err := read(e, "what-if", func() (struct{}, error) {
-		if e.config.Firewall == nil {
+	_, err := read(d.o.Edge, "what-if", func(e *State) (struct{}, error) {
+		if e.Config.Firewall == nil {
 			return struct{}{}, noFirewall()
 		}
-		return struct{}{}, e.dp.Firewall.EachSession(func(s *datapath.Session) bool {
+		return struct{}{}, e.DataPath.Firewall.EachSession(func(s *datapath.Session) bool {
 			info.Total++
 			by, allowed := wouldAllow(next, places, s)
 			if allowed {

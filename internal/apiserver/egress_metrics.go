@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"net/netip"
@@ -12,38 +12,38 @@ import (
 
 // natMetrics has nothing to say where nothing is translated. It costs no walk over the
 // sessions: what is counted is of the last sweep.
-func (e *edge) natMetrics(p *page) {
-	if e.config.Egress == nil {
+func natMetrics(e *State, p *page) {
+	if e.Config.Egress == nil {
 		return
 	}
-	stateMetrics(p, "selvage_nat_sessions", "Connections whose addresses are translated, by state.", e.natGuard.gcStats.States)
-	p.single(gauge, "selvage_nat_replicas", "Of these, those that another gateway made and uses.", uint64(e.natGuard.gcStats.Replicas))
-	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.natGuard.gcStats.Mappings))
-	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.natGuard.Problems)))
-	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.replication.LogLost())
-	tableMetrics(p, "selvage_nat", "the tables of translation", e.dp.Egress.NATTables(e.natGuard.gcStats))
-	e.portUsageMetrics(p)
-	if len(e.config.Egress.Gateways) > 0 {
-		e.gatewayMetrics(p)
-		e.replicationMetrics(p)
+	stateMetrics(p, "selvage_nat_sessions", "Connections whose addresses are translated, by state.", e.NAT.GCStats.States)
+	p.single(gauge, "selvage_nat_replicas", "Of these, those that another gateway made and uses.", uint64(e.NAT.GCStats.Replicas))
+	p.single(gauge, "selvage_nat_mappings", "Ports that are held for all peers.", uint64(e.NAT.GCStats.Mappings))
+	p.single(gauge, "selvage_nat_alarms", "Alarms of translation that are raised.", uint64(len(e.NAT.Problems)))
+	p.single(counter, "selvage_nat_log_lost_total", "Lines of the log of translations that were over the rate limit and not written.", e.Replication.LogLost())
+	tableMetrics(p, "selvage_nat", "the tables of translation", e.DataPath.Egress.NATTables(e.NAT.GCStats))
+	portUsageMetrics(e, p)
+	if len(e.Config.Egress.Gateways) > 0 {
+		gatewayMetrics(e, p)
+		replicationMetrics(e, p)
 	}
 }
 
 // portUsageMetrics is of the fullest alone: each would be a series for ever.
-func (e *edge) portUsageMetrics(p *page) {
+func portUsageMetrics(e *State, p *page) {
 	used, size := 0, 0
-	if len(e.natGuard.pressures) > 0 {
-		used, size = e.natGuard.pressures[0].Used, e.natGuard.pressures[0].Size
+	if len(e.NAT.Fullest) > 0 {
+		used, size = e.NAT.Fullest[0].Used, e.NAT.Fullest[0].Size
 	}
 	p.single(gauge, "selvage_nat_ports_used", "Ports in use of the egress address and destination that have the fewest left.", uint64(used))
 	p.single(gauge, "selvage_nat_ports_limit", "Ports that these have.", uint64(size))
 }
 
-func (e *edge) gatewayMetrics(p *page) {
-	v := e.role.Overview()
+func gatewayMetrics(e *State, p *page) {
+	v := e.Gateways.Overview()
 	const state, serving = "selvage_egress_gateway_state", "selvage_egress_gateways_serving"
 	p.family(gauge, state, "State of a gateway of egress policies; 1 for the current one.")
-	for _, g := range e.config.Egress.Gateways {
+	for _, g := range e.Config.Egress.Gateways {
 		for _, m := range g.Members {
 			for _, is := range []nat.State{nat.Serving, nat.Draining, nat.Gone} {
 				p.sample(state, flag(v.States[m].State == is), "group", g.Name, "gateway", m.String(), "state", is.String())
@@ -51,7 +51,7 @@ func (e *edge) gatewayMetrics(p *page) {
 		}
 	}
 	p.family(gauge, serving, "Gateways of the group that serve.")
-	for _, g := range e.config.Egress.Gateways {
+	for _, g := range e.Config.Egress.Gateways {
 		p.sample(serving, servingOf(g, v.States), "group", g.Name)
 	}
 	p.single(gauge, "selvage_egress_addresses_owned", "Egress addresses that this edge answers for.", uint64(v.Owned))
@@ -62,8 +62,8 @@ func servingOf(g overlay.GatewayGroup, all map[netip.Addr]gateway.Status) uint64
 	return uint64(len(slices.DeleteFunc(slices.Clone(g.Members), func(m netip.Addr) bool { return all[m].State != nat.Serving })))
 }
 
-func (e *edge) replicationMetrics(p *page) {
-	links := e.replication.Info(e.config)
+func replicationMetrics(e *State, p *page) {
+	links := e.Replication.Info(e.Config)
 	if len(links) == 0 {
 		return
 	}

@@ -1,17 +1,15 @@
-package edge
+package apiserver
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
-	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -21,39 +19,27 @@ func noBGP() error {
 }
 
 // bgpUse is nil without BGP.
-func (e *edge) bgpUse() *api.BGPUse {
-	if b := e.bgp.Load(); b != nil {
-		return b.State().Use()
+func bgpUse(e *State) *api.BGPUse {
+	if e.BGP != nil {
+		return e.BGP.State.Use()
 	}
 	return nil
 }
 
-func (e *edge) bgpDocument() (api.BGPInfo, error) {
-	b := e.bgp.Load()
+// bgpDocuments are those about BGP, for which the edge need not stand still.
+type bgpDocuments struct{ now func() *BGP }
+
+func (d bgpDocuments) info() (api.BGPInfo, error) {
+	b := d.now()
 	if b == nil {
 		return api.BGPInfo{}, noBGP()
 	}
-	return b.State().Info(time.Now(), e.pathSelector.neighbourLives()), nil
+	return b.State.Info(time.Now(), b.Lives()), nil
 }
 
-// neighbourLives are what is known of watched neighbours.
-func (s *pathSelector) neighbourLives() map[netip.Addr]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lives := make(map[netip.Addr]string)
-	if s.monitor == nil {
-		return lives
-	}
-	results := s.monitor.Results()
-	for pair, neighbour := range s.neighbours {
-		lives[neighbour] = string(cmp.Or(results[pair].State, bfd.Unknown))
-	}
-	return lives
-}
-
-// bgpRouteDocuments are the routes that a query chooses.
-func (e *edge) bgpRouteDocuments(v url.Values) ([]api.BGPRouteInfo, error) {
-	b := e.bgp.Load()
+// routes are those that a query chooses.
+func (d bgpDocuments) routes(v url.Values) ([]api.BGPRouteInfo, error) {
+	b := d.now()
 	if b == nil {
 		return nil, noBGP()
 	}
@@ -61,19 +47,19 @@ func (e *edge) bgpRouteDocuments(v url.Values) ([]api.BGPRouteInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.State().Routes(q, time.Now())
+	return b.State.Routes(q, time.Now())
 }
 
-func (e *edge) bgpMovesDocument() (api.BGPMovesInfo, error) {
-	b := e.bgp.Load()
+func (d bgpDocuments) moves() (api.BGPMovesInfo, error) {
+	b := d.now()
 	if b == nil {
 		return api.BGPMovesInfo{}, noBGP()
 	}
-	return b.State().Moves(), nil
+	return b.State.Moves(), nil
 }
 
 // thawHandler serves the wish that a frozen MAC address may move again.
-func (e *edge) thawHandler(w http.ResponseWriter, r *http.Request) {
+func (d bgpDocuments) thawHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
@@ -83,20 +69,20 @@ func (e *edge) thawHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, api.BadRequest{Err: err})
 		return
 	}
-	b := e.bgp.Load()
+	b := d.now()
 	if b == nil {
 		reply(w, nil, noBGP())
 		return
 	}
-	if err := b.Thaw(query.Get(api.ArgSegment), mac); err != nil {
+	if err := b.Sessions.Thaw(query.Get(api.ArgSegment), mac); err != nil {
 		reply(w, nil, err)
 		return
 	}
-	reply(w, b.State().Moves(), nil)
+	reply(w, b.State.Moves(), nil)
 }
 
 // resetHandler serves the wish for a new session, or for all routes again.
-func (e *edge) resetHandler(w http.ResponseWriter, r *http.Request) {
+func (d bgpDocuments) resetHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
@@ -106,15 +92,15 @@ func (e *edge) resetHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, api.BadRequest{Err: fmt.Errorf("%s: %q is neither true nor false", api.ArgSoft, query.Get(api.ArgSoft))})
 		return
 	}
-	b := e.bgp.Load()
+	b := d.now()
 	if b == nil {
 		reply(w, nil, noBGP())
 		return
 	}
-	if err := b.Reset(query.Get(api.ArgNeighbour), soft); err != nil {
+	if err := b.Sessions.Reset(query.Get(api.ArgNeighbour), soft); err != nil {
 		reply(w, nil, err)
 		return
 	}
-	document, err := e.bgpDocument()
+	document, err := d.info()
 	reply(w, document, err)
 }

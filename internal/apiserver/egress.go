@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -21,38 +22,38 @@ func noEgress() error {
 	return api.BadRequest{Err: errors.New("this edge translates nothing: configure spec.egress, or nat of an uplink")}
 }
 
-func (e *edge) egressDocument() (api.EgressInfo, error) {
-	return read(e, "egress", func() (api.EgressInfo, error) {
-		if e.config.Egress == nil {
+func (d documents) egress() (api.EgressInfo, error) {
+	return read(d.o.Edge, "egress", func(e *State) (api.EgressInfo, error) {
+		if e.Config.Egress == nil {
 			return api.EgressInfo{}, noEgress()
 		}
-		counts, err := e.countNATSessions()
+		counts, err := countNATSessions(e)
 		if err != nil {
 			return api.EgressInfo{}, err
 		}
-		v := e.role.Overview()
+		v := e.Gateways.Overview()
 		all := v.States
 		info := api.EgressInfo{
 			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, v.Failovers...),
-			Replication: e.replication.Info(e.config), Problems: append([]problem.Problem{}, v.Problems...),
+			Replication: e.Replication.Info(e.Config), Problems: append([]problem.Problem{}, v.Problems...),
 		}
-		info.Problems = append(info.Problems, e.natGuard.Problems...)
+		info.Problems = append(info.Problems, e.NAT.Problems...)
 		if v.Drain != nil {
 			info.Drain = &api.DrainInfo{Asked: v.Drain.Asked, Deadline: v.Drain.Deadline, Done: v.Drain.Done}
-			if !e.natGuard.sweptAt.IsZero() && !v.Drain.Done {
+			if !e.NAT.SweptAt.IsZero() && !v.Drain.Done {
 				info.Drain.Active = &v.Active
 			}
 		}
-		for _, g := range e.config.Egress.Gateways {
-			info.Groups = append(info.Groups, e.groupInfo(g, all))
+		for _, g := range e.Config.Egress.Gateways {
+			info.Groups = append(info.Groups, groupInfo(e, g, all))
 		}
-		for _, p := range e.config.Egress.Policies {
-			info.Policies = append(info.Policies, e.policyInfo(p, all, counts))
+		for _, p := range e.Config.Egress.Policies {
+			info.Policies = append(info.Policies, policyInfo(e, p, all, counts))
 		}
-		for _, r := range e.config.Routers {
+		for _, r := range e.Config.Routers {
 			for _, u := range r.Uplinks {
 				if u.NAT != nil && u.NAT.Masquerade {
-					info.Policies = append(info.Policies, e.uplinkInfo(r, u, counts))
+					info.Policies = append(info.Policies, uplinkInfo(e, r, u, counts))
 				}
 			}
 		}
@@ -71,10 +72,10 @@ type policyAddr struct {
 	addr   netip.Addr
 }
 
-// countNATSessions walks all sessions. mu is held.
-func (e *edge) countNATSessions() (c natSessionCounts, err error) {
+// countNATSessions walks all sessions.
+func countNATSessions(e *State) (c natSessionCounts, err error) {
 	c = natSessionCounts{make(map[string]int), make(map[policyAddr]int)}
-	return c, e.dp.NAT.EachNATSession(func(b *datapath.NATSession) bool {
+	return c, e.DataPath.NAT.EachNATSession(func(b *datapath.NATSession) bool {
 		if !b.Mapping {
 			c.policies[b.Policy]++
 			c.addresses[policyAddr{b.Policy, b.Egress.Addr()}]++
@@ -83,21 +84,21 @@ func (e *edge) countNATSessions() (c natSessionCounts, err error) {
 	})
 }
 
-func (e *edge) groupInfo(g overlay.GatewayGroup, all map[netip.Addr]gateway.Status) api.GatewayGroupInfo {
+func groupInfo(e *State, g overlay.GatewayGroup, all map[netip.Addr]gateway.Status) api.GatewayGroupInfo {
 	info := api.GatewayGroupInfo{Name: g.Name, Mode: g.Mode, Members: []api.GatewayInfo{}}
 	for _, m := range g.Members {
 		j := all[m]
 		info.Members = append(info.Members, api.GatewayInfo{
-			Address: m, Name: gateway.Name(e.config, m), Self: m == self(e.config), State: j.State.String(), Since: j.At, Why: j.Why,
+			Address: m, Name: gateway.Name(e.Config, m), Self: m == gateway.Self(e.Config), State: j.State.String(), Since: j.At, Why: j.Why,
 		})
 	}
 	return info
 }
 
-// policyInfo is one policy as its gateways share it. mu is held.
-func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gateway.Status, counts natSessionCounts) api.EgressPolicyInfo {
+// policyInfo is one policy as its gateways share it.
+func policyInfo(e *State, p overlay.EgressPolicy, all map[netip.Addr]gateway.Status, counts natSessionCounts) api.EgressPolicyInfo {
 	info := api.EgressPolicyInfo{
-		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: e.ruled.matches(p.Name), Except: p.Except,
+		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: matches(e.Rules.Egress, p.Name), Except: p.Except,
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: p.Ports, Limit: p.Limit, Sessions: counts.policies[p.Name],
 		Sources: []api.EgressSourcesInfo{}, Addresses: []api.EgressAddressInfo{},
 	}
@@ -107,17 +108,17 @@ func (e *edge) policyInfo(p overlay.EgressPolicy, all map[netip.Addr]gateway.Sta
 	if p.PerConnection {
 		info.AddressPooling = "arbitrary"
 	}
-	i := slices.IndexFunc(e.config.Egress.Gateways, func(g overlay.GatewayGroup) bool { return g.Name == p.Gateways })
+	i := slices.IndexFunc(e.Config.Egress.Gateways, func(g overlay.GatewayGroup) bool { return g.Name == p.Gateways })
 	if i < 0 {
 		return info
 	}
-	plan := nat.NewPlan(p, e.config.Egress.Gateways[i], self(e.config), func(member netip.Addr) nat.State { return all[member].State })
+	plan := nat.NewPlan(p, e.Config.Egress.Gateways[i], gateway.Self(e.Config), func(member netip.Addr) nat.State { return all[member].State })
 	for f, name := range []string{"ipv4", "ipv6"} {
-		info.Sources = append(info.Sources, sourceShares(plan, f, name, self(e.config))...)
+		info.Sources = append(info.Sources, sourceShares(plan, f, name, gateway.Self(e.Config))...)
 	}
 	for _, a := range plan.Addresses {
 		info.Addresses = append(info.Addresses, api.EgressAddressInfo{
-			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == self(e.config),
+			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == gateway.Self(e.Config),
 			Sessions: counts.addresses[policyAddr{p.Name, a.Addr}],
 		})
 	}
@@ -146,7 +147,7 @@ func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []
 	return list
 }
 
-func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionCounts) api.EgressPolicyInfo {
+func uplinkInfo(e *State, r overlay.Router, u overlay.Uplink, counts natSessionCounts) api.EgressPolicyInfo {
 	name := plan.UplinkEgress(u.Name)
 	info := api.EgressPolicyInfo{
 		Name: name, Router: r.Name, Uplink: u.Name, Matches: "what leaves by the uplink and matches no policy",
@@ -155,34 +156,34 @@ func (e *edge) uplinkInfo(r overlay.Router, u overlay.Uplink, counts natSessionC
 	}
 	for _, a := range u.Addresses {
 		info.Addresses = append(info.Addresses, api.EgressAddressInfo{
-			Address: a.Addr(), Owner: self(e.config), Server: self(e.config), Here: true, Sessions: counts.addresses[policyAddr{name, a.Addr()}],
+			Address: a.Addr(), Owner: gateway.Self(e.Config), Server: gateway.Self(e.Config), Here: true, Sessions: counts.addresses[policyAddr{name, a.Addr()}],
 		})
 	}
 	return info
 }
 
 // matches is which packets go by an egress policy, in words.
-func (r ruled) matches(policy string) string {
-	if r.egress == nil {
+func matches(rules *policy.Policy, name string) string {
+	if rules == nil {
 		return ""
 	}
-	for _, rule := range r.egress.Rules() {
-		if rule.Section == nat.SectionPolicy && rule.Name == policy {
+	for _, rule := range rules.Rules() {
+		if rule.Section == nat.SectionPolicy && rule.Name == name {
 			return strings.TrimPrefix(rule.Text, string(overlay.Both)+", ")
 		}
 	}
 	return ""
 }
 
-// natUse is nil where nothing is translated. mu is held.
-func (e *edge) natUse() *api.NATUse {
-	if e.config.Egress == nil {
+// natUse is nil where nothing is translated.
+func natUse(e *State) *api.NATUse {
+	if e.Config.Egress == nil {
 		return nil
 	}
-	c := e.natGuard.gcStats
-	use := &api.NATUse{Sessions: api.Usage{Used: c.Sessions + c.Mappings, Size: e.config.Egress.NATSessions}, Policies: len(e.config.Egress.Policies)}
-	if gateway.IsMember(e.config) {
-		use.State = e.role.States()[self(e.config)].State.String()
+	c := e.NAT.GCStats
+	use := &api.NATUse{Sessions: api.Usage{Used: c.Sessions + c.Mappings, Size: e.Config.Egress.NATSessions}, Policies: len(e.Config.Egress.Policies)}
+	if gateway.IsMember(e.Config) {
+		use.State = e.Gateways.States()[gateway.Self(e.Config)].State.String()
 	}
 	return use
 }

@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"cmp"
@@ -11,17 +11,17 @@ import (
 	"github.com/selvage/selvage/internal/problem"
 )
 
-func (e *edge) natSessionDocument(v url.Values) (api.NATSessionList, error) {
+func (d documents) natSessions(v url.Values) (api.NATSessionList, error) {
 	q, err := api.ConnectionQueryOf(v, datapath.StateNames[:], api.NATTopKinds, api.ArgPolicy, api.ArgRouter)
 	if err != nil {
 		return api.NATSessionList{}, err
 	}
-	return read(e, "NAT sessions", func() (api.NATSessionList, error) {
-		if e.config.Egress == nil {
+	return read(d.o.Edge, "NAT sessions", func(e *State) (api.NATSessionList, error) {
+		if e.Config.Egress == nil {
 			return api.NATSessionList{}, noEgress()
 		}
 		t := connectionTable[datapath.NATSession, api.NATSessionInfo]{
-			each: e.dp.NAT.EachNATSession,
+			each: e.DataPath.NAT.EachNATSession,
 			base: func(b *datapath.NATSession) *datapath.Connection { return &b.Connection },
 			ends: func(b *datapath.NATSession) [3]netip.Addr {
 				return [...]netip.Addr{b.Inside.Addr(), b.Egress.Addr(), b.Outside.Addr()}
@@ -74,20 +74,20 @@ func natSessionInfo(b *datapath.NATSession) api.NATSessionInfo {
 	return info
 }
 
-func (e *edge) natDocument() (api.NATInfo, error) {
-	return read(e, "NAT", func() (api.NATInfo, error) {
-		if e.config.Egress == nil {
+func (d documents) nat() (api.NATInfo, error) {
+	return read(d.o.Edge, "NAT", func(e *State) (api.NATInfo, error) {
+		if e.Config.Egress == nil {
 			return api.NATInfo{}, noEgress()
 		}
-		events, err := e.dp.Drops.Events()
+		events, err := e.DataPath.Drops.Events()
 		if err != nil {
 			return api.NATInfo{}, err
 		}
-		c := e.natGuard.gcStats
+		c := e.NAT.GCStats
 		info := api.NATInfo{
-			SweptAt: e.natGuard.sweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
-			States: stateInfos(c.States), Tables: tableInfos(e.dp.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.replication.LogLost(),
-			Problems: append([]problem.Problem{}, e.natGuard.Problems...),
+			SweptAt: e.NAT.SweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
+			States: stateInfos(c.States), Tables: tableInfos(e.DataPath.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.Replication.LogLost(),
+			Problems: append([]problem.Problem{}, e.NAT.Problems...),
 		}
 		return info, nil
 	})
@@ -106,17 +106,17 @@ var natEvents = []api.EventInfo{
 // portUsageMost bounds the lines of a question without a limit.
 const portUsageMost = 1000
 
-func (e *edge) portUsageDocument(v url.Values) ([]api.PortUsageInfo, error) {
+func (d documents) portUsage(v url.Values) ([]api.PortUsageInfo, error) {
 	a := api.Arguments{Values: v}
 	most := a.Number(api.ArgLimit, 0, api.MaxLimit)
 	if err := a.End(); err != nil {
 		return nil, err
 	}
-	return read(e, "port usage", func() ([]api.PortUsageInfo, error) {
-		if e.config.Egress == nil {
+	return read(d.o.Edge, "port usage", func(e *State) ([]api.PortUsageInfo, error) {
+		if e.Config.Egress == nil {
 			return nil, noEgress()
 		}
-		pressures, err := e.dp.Egress.PortUsages(cmp.Or(most, portUsageMost))
+		pressures, err := e.DataPath.Egress.PortUsages(cmp.Or(most, portUsageMost))
 		list := make([]api.PortUsageInfo, 0, len(pressures))
 		for _, p := range pressures {
 			list = append(list, api.PortUsageInfo{

@@ -1,18 +1,17 @@
-package edge
+package apiserver
 
 import (
 	"strconv"
 
-	"github.com/selvage/selvage/internal/bgp"
+	"github.com/selvage/selvage/internal/bgp/counters"
 )
 
 // bgpMetrics has nothing to say without BGP.
-func (e *edge) bgpMetrics(p *page) {
-	b := e.bgp.Load()
-	if b == nil {
+func bgpMetrics(e *State, p *page) {
+	if e.BGP == nil {
 		return
 	}
-	c := b.State().Counters()
+	c := e.BGP.State.Counters()
 	bgpNeighbourMetrics(p, c.Neighbours)
 	const routes = "selvage_bgp_routes"
 	p.family(gauge, routes, "Routes that neighbours advertise, by what became of them, and those that this edge advertises.")
@@ -28,7 +27,7 @@ func (e *edge) bgpMetrics(p *page) {
 	convergenceMetrics(p, c.Convergence)
 }
 
-func bgpNeighbourMetrics(p *page, list []bgp.NeighbourCounters) {
+func bgpNeighbourMetrics(p *page, list []counters.Neighbour) {
 	const up, flaps, overflows, prefixes = "selvage_bgp_neighbour_up", "selvage_bgp_neighbour_flaps_total", "selvage_bgp_neighbour_overflows_total", "selvage_bgp_neighbour_prefixes"
 	p.family(gauge, up, "1 while there is a session with the BGP neighbour.")
 	for _, n := range list {
@@ -51,7 +50,7 @@ func bgpNeighbourMetrics(p *page, list []bgp.NeighbourCounters) {
 	}
 }
 
-func convergenceMetrics(p *page, c bgp.Convergence) {
+func convergenceMetrics(p *page, c counters.Convergence) {
 	const name = "selvage_bgp_fib_update_seconds"
 	p.family(histogram, name, "From the receipt of an update until the maps of the data path contain it.")
 	for _, b := range c.Buckets {

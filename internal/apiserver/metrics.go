@@ -1,9 +1,10 @@
-package edge
+package apiserver
 
 import (
 	"bytes"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 )
 
-// metricsType names the format of metricsText: version 0.0.4 of Prometheus' text
+// metricsType names the format of metrics: version 0.0.4 of Prometheus' text
 // exposition format, which is UTF-8.
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -61,62 +62,76 @@ func (p *page) single(kind, name, help string, value uint64, labels ...string) {
 	p.sample(name, value, labels...)
 }
 
-// metricsText is all that the edge counts. It costs what a status does.
-func (e *edge) metricsText() ([]byte, error) {
-	return read(e, "metrics", func() ([]byte, error) {
-		stats, err := e.dp.Flows.Stats()
+// metricsHandler serves them.
+func (d documents) metricsHandler(w http.ResponseWriter, r *http.Request) {
+	if !isRead(w, r) {
+		return
+	}
+	text, err := d.metrics()
+	if err != nil {
+		answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", metricsType)
+	_, _ = w.Write(text) // as in answer
+}
+
+// metrics are all that the edge counts. It costs what a status does.
+func (d documents) metrics() ([]byte, error) {
+	return read(d.o.Edge, "metrics", func(e *State) ([]byte, error) {
+		stats, err := e.DataPath.Flows.Stats()
 		if err != nil {
 			return nil, err
 		}
-		drops, err := e.dp.Drops.Drops()
+		drops, err := e.DataPath.Drops.Drops()
 		if err != nil {
 			return nil, err
 		}
-		ports, err := e.dp.Counters.Ports()
+		ports, err := e.DataPath.Counters.Ports()
 		if err != nil {
 			return nil, err
 		}
-		teps, err := e.dp.Counters.TEPs()
+		teps, err := e.DataPath.Counters.TEPs()
 		if err != nil {
 			return nil, err
 		}
-		readings, err := e.readPathReadings()
+		readings, err := readPathReadings(e)
 		if err != nil {
 			return nil, err
 		}
 		p := &page{}
-		e.edgeMetrics(p, stats)
-		e.flowCacheMetrics(p, stats)
-		e.portMetrics(p, ports)
-		e.interfaceMetrics(p)
-		e.remoteMetrics(p, teps)
-		e.pathMetrics(p, readings)
+		edgeMetrics(e, p, stats)
+		flowCacheMetrics(e, p, stats)
+		portMetrics(e, p, ports)
+		interfaceMetrics(e, p)
+		remoteMetrics(e, p, teps)
+		pathMetrics(e, p, readings)
 		dropMetrics(p, drops)
-		if err := e.ownerDropMetrics(p); err != nil {
+		if err := ownerDropMetrics(e, p); err != nil {
 			return nil, err
 		}
-		if err := e.limitMetrics(p); err != nil {
+		if err := limitMetrics(e, p); err != nil {
 			return nil, err
 		}
 		eventMetrics(p, stats)
-		if err := e.firewallMetrics(p); err != nil {
+		if err := firewallMetrics(e, p); err != nil {
 			return nil, err
 		}
-		e.natMetrics(p)
-		e.bgpMetrics(p)
+		natMetrics(e, p)
+		bgpMetrics(e, p)
 		return p.Bytes(), nil
 	})
 }
 
-func (e *edge) edgeMetrics(p *page, stats datapath.Stats) {
+func edgeMetrics(e *State, p *page, stats datapath.Stats) {
 	p.single(gauge, "selvage_edge_info", "The edge and the version of its program; always 1.", 1,
-		"edge", e.config.Name, "version", e.opts.Version, "tep", e.config.Underlay.TEP.String())
-	p.single(gauge, "selvage_start_time_seconds", "When the edge's process started, in seconds since 1970.", uint64(e.started.Unix()))
+		"edge", e.Config.Name, "version", e.Process.Version, "tep", e.Config.Underlay.TEP.String())
+	p.single(gauge, "selvage_start_time_seconds", "When the edge's process started, in seconds since 1970.", uint64(e.Process.Started.Unix()))
 	p.single(gauge, "selvage_fdb_entries", "MAC addresses in the forwarding database.", uint64(stats.FDBUsed))
-	p.single(gauge, "selvage_fdb_entries_limit", "MAC addresses that the forwarding database has room for.", uint64(e.config.FDB.Size))
+	p.single(gauge, "selvage_fdb_entries_limit", "MAC addresses that the forwarding database has room for.", uint64(e.Config.FDB.Size))
 }
 
-func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
+func flowCacheMetrics(e *State, p *page, stats datapath.Stats) {
 	const lookUps, entries, size, memory, raised = "selvage_flow_cache_lookups_total", "selvage_flow_cache_entries",
 		"selvage_flow_cache_entries_limit", "selvage_flow_cache_memory_bytes", "selvage_flow_cache_alarm"
 	p.family(counter, lookUps, "Lookups of packets in the flow cache, by result.")
@@ -137,18 +152,18 @@ func (e *edge) flowCacheMetrics(p *page, stats datapath.Stats) {
 	each(size, "Decisions that the cache has room for, on all cores.", func(c datapath.Cache) uint64 { return uint64(c.Size) })
 	each(memory, "Memory of the cache.", func(c datapath.Cache) uint64 { return c.Bytes })
 	p.family(gauge, raised, "1 while the flow cache is off, or active flows evict each other's decisions.")
-	now, _ := e.alarms.flowCache.Alarm(e.config.FlowCache)
+	now, _ := e.Alarms.FlowCache.Alarm(e.Config.FlowCache)
 	for _, kind := range []string{alarm.CacheOff, alarm.CacheThrashing} {
 		p.sample(raised, flag(now == kind), "kind", kind)
 	}
 }
 
-func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
+func portMetrics(e *State, p *page, counters map[string]datapath.PortCounters) {
 	const up = "selvage_port_up"
-	attachments := plan.Attachments(e.config)
+	attachments := plan.Attachments(e.Config)
 	p.family(gauge, up, "1 while the port's interface exists and is up.")
 	for _, a := range attachments {
-		p.sample(up, flag(portState(e.hostState, a) == stateUp), "port", a.Name, "interface", a.Interface, "segment", a.Segment)
+		p.sample(up, flag(portState(e.Host, a) == stateUp), "port", a.Name, "interface", a.Interface, "segment", a.Segment)
 	}
 	for _, m := range []struct {
 		name, help string
@@ -167,29 +182,29 @@ func (e *edge) portMetrics(p *page, counters map[string]datapath.PortCounters) {
 	}
 }
 
-func (e *edge) interfaceMetrics(p *page) {
+func interfaceMetrics(e *State, p *page) {
 	const hook = "selvage_interface_hook_info"
 	p.family(gauge, hook, "Hook that takes transit packets at an underlay or uplink interface; always 1.")
-	names := slices.Clone(e.config.Underlay.Interfaces)
-	for _, a := range plan.Attachments(e.config) {
+	names := slices.Clone(e.Config.Underlay.Interfaces)
+	for _, a := range plan.Attachments(e.Config) {
 		if a.Router != "" {
 			names = append(names, a.Interface)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if at, _ := e.transitHook(name); at != "" {
+		if at, _ := transitHook(e, name); at != "" {
 			p.sample(hook, 1, "interface", name, "hook", at)
 		}
 	}
 }
 
-func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounters) {
+func remoteMetrics(e *State, p *page, counters map[netip.Addr]datapath.TEPCounters) {
 	const up = "selvage_remote_up"
-	remotes := plan.Remotes(e.config)
+	remotes := plan.Remotes(e.Config)
 	p.family(gauge, up, "1 while there is a route to the remote and its next hop's MAC address is known.")
 	for _, remote := range remotes {
-		p.sample(up, flag(tepState(e.config, e.hostState, remote) == stateResolved), "remote", remote.String())
+		p.sample(up, flag(tepState(e.Config, e.Host, remote) == stateResolved), "remote", remote.String())
 	}
 	for _, m := range []struct {
 		name, help string
@@ -207,10 +222,10 @@ func (e *edge) remoteMetrics(p *page, counters map[netip.Addr]datapath.TEPCounte
 	}
 }
 
-func (e *edge) pathMetrics(p *page, readings pathReadings) {
+func pathMetrics(e *State, p *page, readings pathReadings) {
 	var paths []api.PathInfo
-	for _, remote := range plan.Remotes(e.config) {
-		paths = append(paths, e.pathInfos(remote, readings)...)
+	for _, remote := range plan.Remotes(e.Config) {
+		paths = append(paths, pathInfos(e, remote, readings)...)
 	}
 	for _, m := range []struct {
 		kind, name, help string
@@ -232,20 +247,8 @@ func (e *edge) pathMetrics(p *page, readings pathReadings) {
 	}
 	const reports = "selvage_path_mtu_reports_total"
 	p.family(counter, reports, "ICMP messages that a tunnel packet was too big, by what became of them.")
-	for _, outcome := range reportOutcomes {
-		p.sample(reports, readings.outcomes[outcome], "outcome", outcome)
-	}
-}
-
-func dropMetrics(p *page, drops []datapath.Drop) {
-	const packets, bytes = "selvage_drops_total", "selvage_dropped_bytes_total"
-	p.family(counter, packets, "Packets that were dropped, by reason.")
-	for _, d := range drops {
-		p.sample(packets, d.Packets, "reason", d.Reason)
-	}
-	p.family(counter, bytes, "Bytes of packets that were dropped, by reason.")
-	for _, d := range drops {
-		p.sample(bytes, d.Bytes, "reason", d.Reason)
+	for _, o := range readings.Outcomes {
+		p.sample(reports, o.Times, "outcome", o.Name)
 	}
 }
 

@@ -1,4 +1,4 @@
-package edge
+package apiserver
 
 import (
 	"encoding/hex"
@@ -16,7 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/trace"
 )
 
-func (e *edge) traceDocument(v url.Values) (api.TraceInfo, error) {
+func (d documents) trace(v url.Values) (api.TraceInfo, error) {
 	q, err := api.TraceQueryOf(v)
 	if err != nil {
 		return api.TraceInfo{}, err
@@ -33,23 +33,30 @@ func (e *edge) traceDocument(v url.Values) (api.TraceInfo, error) {
 	if q.TTL != 0 {
 		packet.TTL = uint8(q.TTL)
 	}
-	return inLoop(e, func() (api.TraceInfo, error) {
-		return read(e, "trace", func() (api.TraceInfo, error) { return e.trace(q, packet) })
+	var info api.TraceInfo
+	err = d.o.Edge.ReadInLoop("trace", func(e *State) (err error) {
+		info, err = follow(e, q, packet)
+		return err
 	})
+	if err != nil {
+		return api.TraceInfo{}, err
+	}
+	return info, nil
 }
 
-func (e *edge) trace(q api.TraceQuery, packet trace.Packet) (api.TraceInfo, error) {
-	from, err := e.entry(q)
+// follow traces a packet.
+func follow(e *State, q api.TraceQuery, packet trace.Packet) (api.TraceInfo, error) {
+	from, err := enter(e, q)
 	if err != nil {
 		return api.TraceInfo{}, api.BadRequest{Err: err}
 	}
-	macs, err := e.neighbourMACs()
+	macs, err := neighbourMACs(e)
 	if err != nil {
 		return api.TraceInfo{}, err
 	}
 	ether := trace.Ether{Src: q.SrcMAC, Dst: q.DstMAC, VLANs: from.tags}
 	if ether.Src == (overlay.MAC{}) {
-		ether.Src, err = e.sourceMAC(from, packet, macs)
+		ether.Src, err = sourceMAC(e, from, packet, macs)
 	}
 	if err == nil && ether.Dst == (overlay.MAC{}) {
 		ether.Dst, err = destinationMAC(from, packet, macs)
@@ -59,7 +66,7 @@ func (e *edge) trace(q api.TraceQuery, packet trace.Packet) (api.TraceInfo, erro
 	}
 	in := from.input
 	in.Frame = packet.Frame(ether)
-	result, err := e.dp.Tracer.Trace(in)
+	result, err := e.DataPath.Tracer.Trace(in)
 	if err != nil {
 		return api.TraceInfo{}, err
 	}
@@ -71,14 +78,14 @@ func (e *edge) trace(q api.TraceQuery, packet trace.Packet) (api.TraceInfo, erro
 		info.Steps = append(info.Steps, api.TraceStep(s))
 	}
 	if len(result.Out) > 0 {
-		info.Headers = trace.Describe(result.Out, e.tunnelAt)
+		info.Headers = trace.Describe(result.Out, func(port uint16) overlay.Encapsulation { return tunnelAt(e, port) })
 	}
 	return info, nil
 }
 
 // tunnelAt is the encapsulation that arrives at a UDP port.
-func (e *edge) tunnelAt(port uint16) overlay.Encapsulation {
-	for _, s := range plan.Segments(e.config) {
+func tunnelAt(e *State, port uint16) overlay.Encapsulation {
+	for _, s := range plan.Segments(e.Config) {
 		if s.Tunnel.UDPPort == port {
 			return s.Tunnel.Encapsulation
 		}
@@ -93,25 +100,25 @@ type entry struct {
 	tags    []uint16
 }
 
-func (e *edge) entry(q api.TraceQuery) (entry, error) {
+func enter(e *State, q api.TraceQuery) (entry, error) {
 	switch {
 	case (q.Port == "") == !q.Remote.IsValid():
 		return entry{}, errors.New("give a port, or a remote with a segment")
 	case q.Port != "" && q.Segment != "":
 		return entry{}, errors.New("a port is in one segment: leave the segment out")
 	case q.Port != "":
-		return e.fromPort(q)
+		return fromPort(e, q)
 	}
-	return e.fromRemote(q)
+	return fromRemote(e, q)
 }
 
-func (e *edge) fromPort(q api.TraceQuery) (entry, error) {
-	a, err := e.attachment(q)
+func fromPort(e *State, q api.TraceQuery) (entry, error) {
+	a, err := attachment(e, q)
 	if err != nil {
 		return entry{}, err
 	}
 	from := entry{input: datapath.TraceInput{Port: a.Name}}
-	from.segment, _ = e.segment(a.Segment)
+	from.segment, _ = segment(e, a.Segment)
 	if a.VLAN != 0 {
 		from.tags = append(from.tags, a.VLAN)
 	}
@@ -121,19 +128,19 @@ func (e *edge) fromPort(q api.TraceQuery) (entry, error) {
 	return from, nil
 }
 
-func (e *edge) fromRemote(q api.TraceQuery) (entry, error) {
+func fromRemote(e *State, q api.TraceQuery) (entry, error) {
 	from := entry{input: datapath.TraceInput{Remote: q.Remote, Segment: q.Segment}}
 	if q.VLAN != 0 {
 		from.tags = []uint16{q.VLAN}
 	}
 	var names []string
-	for _, s := range plan.Segments(e.config) {
+	for _, s := range plan.Segments(e.Config) {
 		if plan.SendsTo(s, q.Remote) {
 			names = append(names, s.Name)
 		}
 	}
 	known := false
-	from.segment, known = e.segment(q.Segment)
+	from.segment, known = segment(e, q.Segment)
 	switch {
 	case q.Segment == "":
 		return from, fmt.Errorf("name the segment too; with remote %s are: %s", q.Remote, strings.Join(names, ", "))
@@ -143,8 +150,8 @@ func (e *edge) fromRemote(q api.TraceQuery) (entry, error) {
 	return from, nil
 }
 
-func (e *edge) segment(name string) (overlay.Segment, bool) {
-	all := plan.AllSegments(e.config, e.hostState)
+func segment(e *State, name string) (overlay.Segment, bool) {
+	all := plan.AllSegments(e.Config, e.Host)
 	i := slices.IndexFunc(all, func(s overlay.Segment) bool { return s.Name == name })
 	if i < 0 {
 		return overlay.Segment{}, false
@@ -153,8 +160,8 @@ func (e *edge) segment(name string) (overlay.Segment, bool) {
 }
 
 // attachment is the port of q, or the member of a trunk that q.VLAN chooses.
-func (e *edge) attachment(q api.TraceQuery) (plan.Attachment, error) {
-	all := plan.Attachments(e.config)
+func attachment(e *State, q api.TraceQuery) (plan.Attachment, error) {
+	all := plan.Attachments(e.Config)
 	i := slices.IndexFunc(all, func(a plan.Attachment) bool { return a.Trunk == q.Port && a.VLAN == q.VLAN && q.VLAN != 0 })
 	if i < 0 {
 		i = slices.IndexFunc(all, func(a plan.Attachment) bool { return a.Name == q.Port })
@@ -166,7 +173,7 @@ func (e *edge) attachment(q api.TraceQuery) (plan.Attachment, error) {
 	switch {
 	case i < 0:
 		return plan.Attachment{}, fmt.Errorf("there is no port %q; ports: %s", q.Port, strings.Join(names, ", "))
-	case portState(e.hostState, all[i]) == stateAbsent:
+	case portState(e.Host, all[i]) == stateAbsent:
 		return plan.Attachment{}, fmt.Errorf("port %s: interface %s does not exist", q.Port, all[i].Interface)
 	}
 	return all[i], nil
@@ -174,11 +181,11 @@ func (e *edge) attachment(q api.TraceQuery) (plan.Attachment, error) {
 
 // sourceMAC is that of the host with the packet's source address or, between
 // routers, of the one behind the remote.
-func (e *edge) sourceMAC(from entry, p trace.Packet, macs map[segmentAddr]overlay.MAC) (overlay.MAC, error) {
+func sourceMAC(e *State, from entry, p trace.Packet, macs map[segmentAddr]overlay.MAC) (overlay.MAC, error) {
 	if mac, ok := macs[segmentAddr{from.segment.Name, p.Src}]; ok && p.Src.IsValid() {
 		return mac, nil
 	}
-	for _, r := range e.config.Routers {
+	for _, r := range e.Config.Routers {
 		for _, route := range r.Routes {
 			for _, via := range route.Via {
 				if via.Remote.IsValid() && via.Remote == from.input.Remote && r.SegmentName() == from.segment.Name {

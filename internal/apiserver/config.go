@@ -1,0 +1,174 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/revision"
+)
+
+// Bounds of a change of the configuration.
+const (
+	applyMost    = 512 << 20 // bytes of a request
+	applyTimeout = 5 * time.Minute
+	leastConfirm = time.Second
+	mostConfirm  = 24 * time.Hour
+)
+
+// Configuration is what is in force.
+type Configuration interface {
+	// InForce is the configuration that is wanted now, without what BGP told.
+	InForce() (overlay.Edge, revision.Revision)
+	// History are the revisions that were in force, the newest first.
+	History() ([]revision.Revision, error)
+	// Info says of a revision whether it is in force, and whether it stays.
+	Info(r revision.Revision) api.RevisionInfo
+}
+
+// Transactions bring configurations into force, whole or not at all.
+type Transactions interface {
+	// Apply does so with r, or only says what it would change. With confirm it goes back by itself
+	// after that time.
+	Apply(ctx context.Context, r revision.Revision, dryRun bool, confirm time.Duration) (api.ApplyInfo, error)
+	// Rollback goes back to a revision; 0 is the one before.
+	Rollback(ctx context.Context, id int, by string) (api.ApplyInfo, error)
+	// Confirm has the configuration stay that waits for it.
+	Confirm() (api.RevisionInfo, error)
+}
+
+// configurations answers about them, and passes changes on.
+type configurations struct{ o Options }
+
+// document is the configuration in force, as it was written.
+func (c configurations) document() (api.ConfigInfo, error) {
+	edge, r := c.o.Configuration.InForce()
+	info := api.ConfigInfo{Revision: c.o.Configuration.Info(r), Files: []api.ConfigFile{}}
+	hidden := secrets(edge)
+	for _, f := range r.Source.Files {
+		text := f.Text
+		for _, s := range hidden {
+			text = bytes.ReplaceAll(text, []byte(s), []byte("(secret)"))
+		}
+		info.Files = append(info.Files, api.ConfigFile{Path: f.Path, Text: string(text)})
+	}
+	return info, nil
+}
+
+// secrets are the passwords and keys of a configuration, the longest first.
+func secrets(e overlay.Edge) (list []string) {
+	if e.BGP != nil {
+		for _, n := range e.BGP.Neighbours {
+			list = append(list, n.Password)
+		}
+	}
+	if e.Egress != nil {
+		for _, g := range e.Egress.Gateways {
+			if g.Replication != nil {
+				list = append(list, string(g.Replication.Key))
+			}
+		}
+	}
+	for _, s := range list { // as they may be written in quotes
+		quoted := strconv.Quote(s)
+		list = append(list, quoted[1:len(quoted)-1], strings.ReplaceAll(s, "'", "''"))
+	}
+	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	return list
+}
+
+func (c configurations) history() ([]api.RevisionInfo, error) {
+	list, err := c.o.Configuration.History()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]api.RevisionInfo, 0, len(list))
+	for _, r := range list {
+		infos = append(infos, c.o.Configuration.Info(r))
+	}
+	return infos, nil
+}
+
+// requester is who asks by a connection to the socket, and on whose behalf.
+func requester(r *http.Request, behalf string) string {
+	by := "somebody"
+	if uid, ok := r.Context().Value(peerKey{}).(uint32); ok {
+		by = "uid " + strconv.FormatUint(uint64(uid), 10)
+		if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+			by = u.Username
+		}
+	}
+	if behalf != "" && behalf != by {
+		by += " for " + behalf
+	}
+	return by
+}
+
+func (c configurations) applyHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	patiently(w)
+	var q api.ApplyQuery
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, applyMost)) // all of it, or the server would not tell that the asker is gone
+	if err == nil {
+		err = json.Unmarshal(text, &q)
+	}
+	if err != nil {
+		reply(w, nil, api.BadRequest{Err: fmt.Errorf("apply: %w", err)})
+		return
+	}
+	if q.Confirm != 0 && (q.Confirm < leastConfirm || q.Confirm > mostConfirm) {
+		reply(w, nil, api.BadRequest{Err: fmt.Errorf("confirm: %s is not a time from %s to %s", q.Confirm, leastConfirm, mostConfirm)})
+		return
+	}
+	source := config.Source{Path: q.Path}
+	for _, f := range q.Files {
+		source.Files = append(source.Files, config.File{Path: f.Path, Text: []byte(f.Text)})
+	}
+	next := revision.Revision{By: requester(r, q.For), What: "apply", Path: q.Path, Source: source}
+	info, err := c.o.Transactions.Apply(r.Context(), next, q.DryRun, q.Confirm)
+	reply(w, info, err)
+}
+
+func (c configurations) rollbackHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	patiently(w)
+	a := api.Arguments{Values: r.URL.Query()}
+	id, behalf := a.Number(api.ArgRevision, 0, api.MaxLimit), a.Text(api.ArgFor)
+	if err := a.End(); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	info, err := c.o.Transactions.Rollback(r.Context(), id, requester(r, behalf))
+	reply(w, info, err)
+}
+
+func (c configurations) confirmHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	info, err := c.o.Transactions.Confirm()
+	reply(w, info, err)
+}
+
+// patiently lets a handler take longer than answers do.
+func patiently(w http.ResponseWriter) {
+	c := http.NewResponseController(w)
+	until := time.Now().Add(applyTimeout)
+	_, _ = c.SetReadDeadline(until), c.SetWriteDeadline(until) // else the usual time must do
+}

@@ -1,0 +1,75 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/datapath"
+)
+
+func (d documents) drops() ([]api.DropInfo, error) {
+	return read(d.o.Edge, "drops", func(e *State) ([]api.DropInfo, error) {
+		drops, err := e.DataPath.Drops.Drops()
+		if err != nil {
+			return nil, err
+		}
+		list := make([]api.DropInfo, 0, len(drops))
+		for _, d := range drops {
+			list = append(list, api.DropInfo(d))
+		}
+		return list, nil
+	})
+}
+
+// ownerKinds are those by which drops are listed.
+var ownerKinds = []string{string(datapath.OwnerPort), string(datapath.OwnerSegment), string(datapath.OwnerRemote)}
+
+func (d documents) ownerDrops(v url.Values) ([]api.OwnerDropInfo, error) {
+	a := api.Arguments{Values: v}
+	kind := a.OneOf(api.ArgBy, ownerKinds)
+	if err := a.End(); err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		return nil, api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
+	}
+	return read(d.o.Edge, "drops", func(e *State) ([]api.OwnerDropInfo, error) {
+		drops, err := e.DataPath.Drops.OwnerDrops(datapath.OwnerKind(kind))
+		list := make([]api.OwnerDropInfo, 0, len(drops))
+		for _, d := range drops {
+			list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
+		}
+		return list, err
+	})
+}
+
+func dropMetrics(p *page, drops []datapath.Drop) {
+	const packets, bytes = "selvage_drops_total", "selvage_dropped_bytes_total"
+	p.family(counter, packets, "Packets that were dropped, by reason.")
+	for _, d := range drops {
+		p.sample(packets, d.Packets, "reason", d.Reason)
+	}
+	p.family(counter, bytes, "Bytes of packets that were dropped, by reason.")
+	for _, d := range drops {
+		p.sample(bytes, d.Bytes, "reason", d.Reason)
+	}
+}
+
+// ownerDropMetrics have a series for each owner and reason that has drops.
+func ownerDropMetrics(e *State, p *page) error {
+	const name = "selvage_owner_drops_total"
+	p.family(counter, name, "Packets of a port, segment or remote that were dropped, by reason.")
+	for _, kind := range ownerKinds {
+		drops, err := e.DataPath.Drops.OwnerDrops(datapath.OwnerKind(kind))
+		if err != nil {
+			return err
+		}
+		for _, d := range drops {
+			if d.Owner != "" {
+				p.sample(name, d.Packets, "kind", kind, "owner", d.Owner, "reason", d.Reason)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package apiserver
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
+)
+
+func (d documents) flows(v url.Values) (api.Entries[api.FlowInfo], error) {
+	q, err := api.EntryQueryOf(v, api.ArgAddr, api.ArgSlow)
+	if err != nil {
+		return api.Entries[api.FlowInfo]{}, err
+	}
+	return read(d.o.Edge, "flows", func(e *State) (api.Entries[api.FlowInfo], error) {
+		flows, err := e.DataPath.Flows.Flows()
+		if err != nil {
+			return api.Entries[api.FlowInfo]{}, err
+		}
+		list := []api.FlowInfo{}
+		for i := range flows {
+			if choosesFlow(q, &flows[i]) {
+				list = append(list, flowInfo(flows[i]))
+			}
+		}
+		// The busiest first; what follows only makes the order the same each time.
+		slices.SortFunc(list, func(a, b api.FlowInfo) int {
+			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
+				a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
+		})
+		return limited(list, q.Limit), nil
+	})
+}
+
+// choosesFlow reports whether the query asks for a flow.
+func choosesFlow(q api.EntryQuery, f *datapath.Flow) bool {
+	return (q.Segment == "" || f.Segment == q.Segment || f.OutSegment == q.Segment) &&
+		(q.Port == "" || isPort(f.InPort, q.Port) || isPort(f.OutPort, q.Port)) &&
+		(!q.Remote.IsValid() || f.InRemote == q.Remote || f.OutRemote == q.Remote) &&
+		(!q.Slow || !f.FastPath) && choosesEnds(q, f)
+}
+
+// choosesEnds reports whether it asks for who sends or receives.
+func choosesEnds(q api.EntryQuery, f *datapath.Flow) bool {
+	return (q.MAC == overlay.MAC{} || f.SrcMAC == q.MAC || f.DstMAC == q.MAC) &&
+		(!q.Addr.IsValid() || slices.ContainsFunc([]netip.Addr{f.Src, f.Dst, f.ToSrc.Addr(), f.ToDst.Addr()}, q.Addr.Contains))
+}
+
+func flowInfo(f datapath.Flow) api.FlowInfo {
+	info := api.FlowInfo{
+		Segment: f.Segment, OutSegment: f.OutSegment, In: f.InPort, Out: f.OutPort, SrcMAC: f.SrcMAC, DstMAC: f.DstMAC, Proto: protoName(f),
+		Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort,
+		ToSrc: f.ToSrc, ToDst: f.ToDst, FastPath: f.FastPath, Why: f.Why, Packets: f.Packets, Bytes: f.Bytes, Idle: seconds(f.IdleNS),
+	}
+	if f.InRemote.IsValid() {
+		info.In = f.InRemote.String()
+	}
+	switch {
+	case f.OutRemote.IsValid():
+		info.Out = f.OutRemote.String()
+	case info.Out == "" && (f.DstMAC.Multicast() || strings.Contains(f.Why, outFlood)):
+		info.Out = outFlood
+	}
+	return info
+}
+
+// protoName is the IP protocol by name or number, or the ethertype of what is not IP.
+func protoName(f datapath.Flow) string {
+	if f.EtherType != unix.ETH_P_IP && f.EtherType != unix.ETH_P_IPV6 {
+		return fmt.Sprintf("0x%04x", f.EtherType)
+	}
+	switch f.Proto {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_ICMP:
+		return "icmp"
+	case unix.IPPROTO_ICMPV6:
+		return "icmpv6"
+	}
+	return strconv.Itoa(int(f.Proto))
+}

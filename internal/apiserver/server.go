@@ -1,0 +1,153 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/gateway"
+)
+
+// Options are whom the server asks.
+type Options struct {
+	Edge          Edge
+	Configuration Configuration
+	Transactions  Transactions
+	Drainer       Drainer
+	Prover        Prover
+	Offloads      OffloadProber
+	BGP           func() *BGP // nil without
+}
+
+// Drainer gives the work of this edge as a gateway away, or with nil takes it back.
+type Drainer interface {
+	SetDrain(d *gateway.Drain)
+}
+
+// Prover sends probes through the overlay.
+type Prover interface {
+	Prove(ctx context.Context, q api.ProveQuery) (api.ProveInfo, error)
+}
+
+// OffloadProber has offloads probed.
+type OffloadProber interface {
+	// Ask has the paths to a remote be probed, by its name or an address, or all for "".
+	Ask(remote string) error
+}
+
+// documents answers what is asked.
+type documents struct{ o Options }
+
+// New serves the API of an edge.
+func New(o Options) http.Handler {
+	d, c, mux := documents{o}, configurations{o}, http.NewServeMux()
+	get(mux, "/v1/status", d.status)
+	get(mux, "/v1/config", c.document)
+	get(mux, "/v1/config/history", c.history)
+	mux.HandleFunc("/v1/config/apply", c.applyHandler)
+	mux.HandleFunc("/v1/config/confirm", c.confirmHandler)
+	mux.HandleFunc("/v1/config/rollback", c.rollbackHandler)
+	get(mux, "/v1/ports", d.ports)
+	get(mux, "/v1/interfaces", d.interfaces)
+	get(mux, "/v1/teps", d.teps)
+	mux.HandleFunc("/v1/teps/probe", d.probeHandler)
+	list(mux, "/v1/fdb", d.fdb)
+	list(mux, "/v1/neighbours", d.neighbours)
+	ask(mux, "/v1/routes", d.routes)
+	list(mux, "/v1/flows", d.flows)
+	get(mux, "/v1/flow-cache", d.flowCache)
+	get(mux, "/v1/drops", d.drops)
+	ask(mux, "/v1/drops/owners", d.ownerDrops)
+	get(mux, "/v1/limits", d.limits)
+	ask(mux, "/v1/trace", d.trace)
+	get(mux, "/v1/rules", d.rules)
+	get(mux, "/v1/firewall", d.firewall)
+	ask(mux, "/v1/sessions", d.sessions)
+	mux.HandleFunc("/v1/what-if", d.whatIfHandler)
+	get(mux, "/v1/egress", d.egress)
+	mux.HandleFunc("/v1/egress/drain", d.drainHandler)
+	mux.HandleFunc("/v1/egress/undrain", d.undrainHandler)
+	get(mux, "/v1/nat", d.nat)
+	ask(mux, "/v1/nat/sessions", d.natSessions)
+	ask(mux, "/v1/nat/port-usage", d.portUsage)
+	b := bgpDocuments{o.BGP}
+	get(mux, "/v1/bgp", b.info)
+	ask(mux, "/v1/bgp/routes", b.routes)
+	get(mux, "/v1/bgp/moves", b.moves)
+	mux.HandleFunc("/v1/bgp/thaw", b.thawHandler)
+	mux.HandleFunc("/v1/bgp/reset", b.resetHandler)
+	mux.HandleFunc("/v1/prove", proveHandler(o.Prover))
+	mux.HandleFunc("/metrics", d.metricsHandler)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, api.Refusal{Error: fmt.Sprintf("no document %s", r.URL.Path)})
+	})
+	return mux
+}
+
+// get serves the document that read makes at path. read must not keep the
+// edge locked: writing waits for the client.
+func get[T any](mux *http.ServeMux, path string, read func() (T, error)) {
+	ask(mux, path, func(url.Values) (T, error) { return read() })
+}
+
+// ask is get of a document that depends on the query.
+func ask[T any](mux *http.ServeMux, path string, read func(url.Values) (T, error)) {
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if !isRead(w, r) {
+			return
+		}
+		document, err := read(r.URL.Query())
+		reply(w, document, err)
+	})
+}
+
+// list is ask of entries. How many matched stands in a header, so that the document is a
+// plain array.
+func list[T any](mux *http.ServeMux, path string, read func(url.Values) (api.Entries[T], error)) {
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if !isRead(w, r) {
+			return
+		}
+		entries, err := read(r.URL.Query())
+		w.Header().Set(api.MatchedHeader, strconv.Itoa(entries.Matched))
+		reply(w, entries.List, err)
+	})
+}
+
+// reply answers with the document, or says why there is none.
+func reply(w http.ResponseWriter, document any, err error) {
+	var wrong api.BadRequest
+	switch {
+	case errors.As(err, &wrong):
+		answer(w, http.StatusBadRequest, api.Refusal{Error: wrong.Error()})
+	case err != nil:
+		answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
+	default:
+		answer(w, http.StatusOK, document)
+	}
+}
+
+// isRead refuses a request that is not to read.
+func isRead(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed, the API is read-only"})
+	return false
+}
+
+func answer(w http.ResponseWriter, code int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		code, body = http.StatusInternalServerError, []byte(`{"error":"answer is not JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // a client that went away misses its own answer
+}

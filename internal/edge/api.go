@@ -1,0 +1,156 @@
+package edge
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/prove/proof"
+)
+
+// read holds the edge still while f makes a document of it.
+func read[T any](e *edge, what string, f func() (T, error)) (document T, err error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.dp == nil {
+		return document, fmt.Errorf("%s: the data path was lost, the edge stops", what)
+	}
+	if document, err = f(); err != nil {
+		return document, fmt.Errorf("read %s: %w", what, err)
+	}
+	return document, nil
+}
+
+// handler serves the API.
+func (e *edge) handler() http.Handler {
+	c := changes{e}
+	return apiserver.New(apiserver.Options{
+		Edge: served{e}, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: offloadProbes{e},
+		BGP: e.servedBGP,
+	})
+}
+
+// served is an edge as the API reads it.
+type served struct{ e *edge }
+
+// Read implements apiserver.Edge.
+func (s served) Read(what string, do func(*apiserver.State) error) error {
+	_, err := read(s.e, what, func() (struct{}, error) { return struct{}{}, do(s.e.state()) })
+	return err
+}
+
+// ReadInLoop implements apiserver.Edge.
+func (s served) ReadInLoop(what string, do func(*apiserver.State) error) error {
+	_, err := inLoop(s.e, func() (struct{}, error) { return struct{}{}, s.Read(what, do) })
+	return err
+}
+
+// state is the edge as of now. mu is held.
+func (e *edge) state() *apiserver.State {
+	dp := e.dp
+	return &apiserver.State{
+		Process: apiserver.Process{
+			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.inode,
+		},
+		Config: e.config, Host: e.hostState,
+		Rules: apiserver.Rules{Firewall: e.ruled.policy, Shadows: e.ruled.shadows, Egress: e.ruled.egress},
+		DataPath: apiserver.DataPath{
+			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
+			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,
+		},
+		Paths: servedPaths{e}, Offloads: &e.offloads,
+		Alarms: apiserver.Alarms{
+			NextHops: e.alarms.nextHops, FlowCache: e.alarms.flowCache, Limits: e.alarms.limits,
+			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),
+		},
+		NAT: apiserver.NAT{
+			GCStats: e.natGuard.gcStats, SweptAt: e.natGuard.sweptAt, Fullest: e.natGuard.pressures, Problems: e.natGuard.Problems,
+		},
+		Gateways: e.role, Replication: e.replication, BGP: e.servedBGP(), TablesFailed: e.faults[applyTables] != nil, Problems: e.allProblems,
+	}
+}
+
+// servedPaths are those of an edge, whose mu is held.
+type servedPaths struct{ e *edge }
+
+// InForce implements apiserver.Paths.
+func (p servedPaths) InForce() plan.PathPolicies { return p.e.pathSelector.inForce().pathPolicies }
+
+// Routes implements apiserver.Paths.
+func (p servedPaths) Routes() []plan.Table { return p.e.pathSelector.routes() }
+
+// Read implements apiserver.Paths.
+func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
+	known, err := p.e.readPaths()
+	if err != nil {
+		return r, err
+	}
+	paths := p.e.pathSelector.inForce()
+	r = apiserver.PathReadings{
+		InForce: paths.pathPolicies, Since: paths.since, Lives: p.e.pathSelector.results(),
+		MTUStates: make(map[overlay.Pair]string), Reported: make(map[overlay.Pair]int),
+	}
+	for _, path := range paths.pathPolicies.Paths {
+		r.MTUStates[path.Endpoints()] = known.state(path.Endpoints())
+	}
+	for pair, reported := range known.reported {
+		r.Reported[pair] = reported.MTU
+	}
+	for _, outcome := range reportOutcomes {
+		r.Outcomes = append(r.Outcomes, apiserver.Outcome{Name: outcome, Times: known.outcomes[outcome]})
+	}
+	return r, nil
+}
+
+// routes are those of all routers by now.
+func (s *pathSelector) routes() []plan.Table {
+	s.mu.Lock()
+	snapshot := s.routing.Snapshot()
+	s.mu.Unlock()
+	return snapshot.All()
+}
+
+// neighbourLives are what is known of watched neighbours.
+func (s *pathSelector) neighbourLives() map[netip.Addr]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lives := make(map[netip.Addr]string)
+	if s.monitor == nil {
+		return lives
+	}
+	results := s.monitor.Results()
+	for pair, neighbour := range s.neighbours {
+		lives[neighbour] = string(cmp.Or(results[pair].State, bfd.Unknown))
+	}
+	return lives
+}
+
+// servedBGP is nil without BGP.
+func (e *edge) servedBGP() *apiserver.BGP {
+	b := e.bgp.Load()
+	if b == nil {
+		return nil
+	}
+	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: e.pathSelector.neighbourLives}
+}
+
+// drained gives the work of an edge as a gateway away.
+type drained struct{ e *edge }
+
+// SetDrain implements apiserver.Drainer.
+func (d drained) SetDrain(wish *gateway.Drain) {
+	d.e.role.SetDrain(wish)
+	d.e.steerAndSave()
+}
+
+// offloadProbes has the offloads of an edge probed.
+type offloadProbes struct{ e *edge }
+
+// Ask implements apiserver.OffloadProber.
+func (o offloadProbes) Ask(remote string) error { return o.e.askProbes(remote) }
