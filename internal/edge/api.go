@@ -31,7 +31,7 @@ func read[T any](e *edge, what string, f func() (T, error)) (document T, err err
 func (e *edge) handler() http.Handler {
 	c := changes{e}
 	return apiserver.New(apiserver.Options{
-		Edge: served{e}, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: offloadProbes{e},
+		Edge: served{e}, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
 		BGP: e.servedBGP,
 	})
 }
@@ -64,7 +64,7 @@ func (e *edge) state() *apiserver.State {
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
 			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,
 		},
-		Paths: servedPaths{e}, Offloads: &e.offloads,
+		Paths: servedPaths{e}, Offloads: e.offloads,
 		Alarms: apiserver.Alarms{
 			NextHops: e.alarms.nextHops, FlowCache: e.alarms.flowCache, Limits: e.alarms.limits,
 			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),
@@ -148,9 +148,3 @@ func (d drained) SetDrain(wish *gateway.Drain) {
 	d.e.role.SetDrain(wish)
 	d.e.steerAndSave()
 }
-
-// offloadProbes has the offloads of an edge probed.
-type offloadProbes struct{ e *edge }
-
-// Ask implements apiserver.OffloadProber.
-func (o offloadProbes) Ask(remote string) error { return o.e.askProbes(remote) }

@@ -21,6 +21,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
@@ -73,7 +74,7 @@ type edge struct {
 	lease       gateway.Lease
 
 	ns       namespace
-	offloads offloads
+	offloads *schedule.Probes
 
 	// Of BGP: nil without.
 	bgp           atomic.Pointer[bgp.Process]
@@ -313,7 +314,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 	}
 	again = again || hostState.GRODevice == (host.GRODevice{})
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
-	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
+	holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
 	e.reportProblem(changeHost, e.host.Ensure(holds))
 	return again
 }
@@ -321,7 +322,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 // release undoes what of the host the tables no longer need, now that they are in force.
 func (e *edge) release(hostState host.State) {
 	if holds := plan.HostConfig(e.config, hostState); len(unwanted(holds, hostState)) > 0 {
-		holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
+		holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
 		e.reportProblem(changeHost, e.host.Ensure(holds))
 	}
 }
@@ -444,7 +445,7 @@ func (e *edge) reportProblem(what string, err error) {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natGuard.Problems, e.offloads.problems(e.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.configProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natGuard.Problems, e.offloads.Problems(e.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.configProblems())
 	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
 	}
@@ -461,18 +462,16 @@ const (
 	announceProblem  = "announce egress addresses"
 	resolveProblem   = "resolve the next hops of uplinks"
 	keepLease        = "keep the lease of egress addresses"
-	rememberProbes   = "save the results of offload probes"
-	lookAtDrivers    = "check the drivers of the underlay"
 )
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	probeMTUs, readReports, decideReport, rememberGateways, rememberProbes, lookAtDrivers, answerOffloads, replicateProblem, resolveProblem, gateway.RefreshReplicas,
+	probeMTUs, readReports, decideReport, rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
 	keepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || schedule.IsMinor(what) {
 		return problem.SeverityWarning
 	}
 	return problem.SeverityError

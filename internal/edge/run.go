@@ -174,7 +174,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, ns.close()) }()
 	e := newEdge(opts, first, h, ns)
-	e.reportProblem(rememberProbes, e.loadOffloads())
+	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
 	e.reportProblem(startConfiguration, passedOver)
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
@@ -209,6 +209,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	}
 	e.makeGateway()
 	e.makeAlarms()
+	e.makeOffloads()
 	return e
 }
 
@@ -216,7 +217,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.watchOffloads,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.offloads.Run,
 	} {
 		ends = append(ends, goWait(ctx, watch))
 	}

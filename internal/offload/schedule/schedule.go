@@ -1,4 +1,12 @@
-package edge
+// Package schedule decides when the offloads of which path are probed, keeps what was found, and
+// answers the probes of remotes.
+//
+// Its one invariant: one probe runs at a time, and what it sets of an interface is undone when it
+// ends, however it ends.
+//
+// Do not use it to judge what a probe measured (package offload), nor to change a host: the edge
+// does so, as Wanted says.
+package schedule
 
 import (
 	"context"
@@ -6,11 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -23,30 +31,72 @@ import (
 )
 
 const (
-	// offloadLook is how often drivers are compared with what results are of. A change of
+	// lookEvery is how often drivers are compared with what results are of. A change of
 	// offloads is an event of the host, after which a probe falls due at once.
-	offloadLook = 10 * time.Second
-	// A probe that could not be had is tried again after offloadAgain, then after twice the
-	// time, up to offloadRest. A remote that is busy is asked again after offloadBusy.
-	offloadAgain, offloadRest = 2 * time.Second, 10 * time.Minute
-	offloadBusy               = 1500 * time.Millisecond
+	lookEvery = 10 * time.Second
+	// A probe that could not be had is tried again after tryAgain, then after twice the
+	// time, up to tryAgainMost. A remote that is busy is asked again after askBusyAgain.
+	tryAgain, tryAgainMost = 2 * time.Second, 10 * time.Minute
+	askBusyAgain           = 1500 * time.Millisecond
 
-	answerOffloads = "answer offload probes"
+	answerProbes   = "answer offload probes"
+	rememberProbes = "save the results of offload probes"
+	lookAtDrivers  = "check the drivers of the underlay"
 )
 
-// offloads is what is known of the offloads of underlay interfaces, and what is set of them.
-type offloads struct {
-	turn  offload.Turn
-	wake  chan struct{} // has a mark when there is something to look at
-	file  string
-	mu    sync.Mutex
-	paths map[overlay.Pair]*probedPath
-	trial *trial // the probe that runs
+// IsMinor reports whether a fault is of probes alone, with which packets still go where they should.
+func IsMinor(what string) bool {
+	return what == answerProbes || what == rememberProbes || what == lookAtDrivers
+}
+
+// Edge is whose underlay is probed.
+type Edge interface {
+	// Snapshot is the edge as of now.
+	Snapshot() Snapshot
+	// SetOffloads makes the offloads of the host be as Wanted says.
+	SetOffloads() error
+	// Enter has the calling thread be in the network namespace of the edge.
+	Enter() error
+}
+
+// Snapshot is what decides which paths there are to probe.
+type Snapshot struct {
+	Config overlay.Edge
+	Host   host.State
+	MTUs   map[overlay.Pair]int // that were found, in bytes of an IP packet
+}
+
+// Options are what probes need.
+type Options struct {
+	Edge Edge
+	Log  *slog.Logger
+	// Report keeps an error as a problem until it is called with nil.
+	Report func(what string, err error)
+	// HostFault names the fault of a host that does not let itself be changed.
+	HostFault string
+}
+
+// Probes are what is known of the offloads of underlay interfaces, and what is set of them.
+type Probes struct {
+	options Options
+	turn    offload.Turn
+	wake    chan struct{} // has a mark when there is something to look at
+	file    string
+	mu      sync.Mutex
+	paths   map[overlay.Pair]*probedPath
+	trial   *trial // the probe that runs
 	// pending is the path that is being probed, until what was found is in force.
 	pending overlay.Pair
 	// Of the goroutine that probes:
 	responders map[netip.Addr]*offload.Responder
 	port       uint16
+}
+
+// New knows of no path.
+func New(o Options) *Probes {
+	return &Probes{
+		options: o, wake: make(chan struct{}, 1), paths: make(map[overlay.Pair]*probedPath), responders: make(map[netip.Addr]*offload.Responder),
+	}
 }
 
 // probedPath is what is known of one path.
@@ -71,10 +121,12 @@ type keptOffload struct {
 	Result offload.Result `json:"result"`
 }
 
-// load reads what a former process found, before the host is changed.
-func (o *offloads) load(file string) error {
-	o.file, o.wake = file, make(chan struct{}, 1)
-	o.paths, o.responders = make(map[overlay.Pair]*probedPath), make(map[netip.Addr]*offload.Responder)
+// Load reads what a previous process kept in a file, where this one does too. It comes before the
+// host is changed.
+func (o *Probes) Load(file string) { o.options.Report(rememberProbes, o.load(file)) }
+
+func (o *Probes) load(file string) error {
+	o.file = file
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -93,7 +145,7 @@ func (o *offloads) load(file string) error {
 }
 
 // save writes the results.
-func (o *offloads) save() error {
+func (o *Probes) save() error {
 	kept := []keptOffload{}
 	o.mu.Lock()
 	for _, pair := range slices.SortedFunc(maps.Keys(o.paths), overlay.Pair.Compare) {
@@ -105,9 +157,9 @@ func (o *offloads) save() error {
 	return writeJSON(o.file, kept)
 }
 
-// wanted are the offloads that shall differ from the operator's: those of the probe that runs
+// Wanted are the offloads that shall differ from the operator's: those of the probe that runs
 // and, where results are applied, the best of other interfaces.
-func (o *offloads) wanted(p *overlay.OffloadProbe) (list []host.Offload) {
+func (o *Probes) Wanted(p *overlay.OffloadProbe) (list []host.Offload) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if p == nil {
@@ -128,7 +180,7 @@ func (o *offloads) wanted(p *overlay.OffloadProbe) (list []host.Offload) {
 }
 
 // byInterface are the results of all paths; mu is held.
-func (o *offloads) byInterface() map[string][]offload.Result {
+func (o *Probes) byInterface() map[string][]offload.Result {
 	all := make(map[string][]offload.Result)
 	for _, p := range o.paths {
 		if p.result != nil {
@@ -138,69 +190,67 @@ func (o *offloads) byInterface() map[string][]offload.Result {
 	return all
 }
 
-// watchOffloads answers the probes of remotes and probes them, until ctx ends.
-func (e *edge) watchOffloads(ctx context.Context) {
+// Run answers the probes of remotes and probes them, until ctx ends.
+func (o *Probes) Run(ctx context.Context) {
 	runtime.LockOSThread() // for good: sockets are opened here
 	defer func() {
-		for _, r := range e.offloads.responders {
+		for _, r := range o.responders {
 			r.Close()
 		}
 	}()
-	if err := e.ns.enter(); err != nil {
-		e.reportProblem(answerOffloads, err)
+	if err := o.options.Edge.Enter(); err != nil {
+		o.options.Report(answerProbes, err)
 		return
 	}
 	for ctx.Err() == nil {
-		e.answerOffloadProbes()
-		wait := e.probeOffloads(ctx)
+		o.answer()
+		wait := o.probeDue(ctx)
 		select {
 		case <-ctx.Done():
-		case <-e.offloads.wake:
+		case <-o.wake:
 		case <-time.After(wait):
 		}
 	}
 }
 
-// probeOffloads probes what is due, and says how long nothing else is.
-func (e *edge) probeOffloads(ctx context.Context) time.Duration {
+// probeDue probes what is due, and says how long nothing else is.
+func (o *Probes) probeDue(ctx context.Context) time.Duration {
 	for {
-		paths := e.offloadPaths()
+		paths := o.candidates(o.options.Edge.Snapshot())
 		if len(paths) == 0 {
-			return offloadLook
+			return lookEvery
 		}
-		reasons, err := e.offloads.reasons(paths)
-		e.reportProblem(lookAtDrivers, err)
-		pair, wait := e.offloads.next(reasons, time.Now())
+		reasons, err := o.reasons(paths)
+		o.options.Report(lookAtDrivers, err)
+		pair, wait := o.next(reasons, time.Now())
 		if wait > 0 || ctx.Err() != nil {
 			return wait
 		}
 		i := slices.IndexFunc(paths, func(p offload.Path) bool { return p.Pair == pair })
-		e.probeOffload(ctx, paths[i], reasons[pair])
+		o.probe(ctx, paths[i], reasons[pair])
 	}
 }
 
-// offloadPaths are the paths that tunnels may take now, none where nothing is to be probed.
-func (e *edge) offloadPaths() (paths []offload.Path) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	p := e.config.Underlay.OffloadProbe
+// candidates are the paths that tunnels may take now, none where nothing is to be probed.
+func (o *Probes) candidates(s Snapshot) (paths []offload.Path) {
+	p := s.Config.Underlay.OffloadProbe
 	if p == nil {
 		return nil
 	}
-	pairs := plan.Pairs(e.config)
-	e.offloads.keep(pairs)
+	pairs := plan.Pairs(s.Config)
+	o.keep(pairs)
 	for _, pair := range pairs {
-		way, ok := plan.PathOf(e.config, e.hostState, pair)
+		way, ok := plan.PathOf(s.Config, s.Host, pair)
 		if !ok || way.NextMAC == (overlay.MAC{}) {
 			continue
 		}
 		path := offload.Path{
 			Pair: pair, Interface: way.Interface, Ifindex: way.Ifindex, MTU: way.MTU, Port: p.Port, TunnelPort: p.Port,
 		}
-		if mtu, ok := e.paths.probed[pair]; ok {
+		if mtu, ok := s.MTUs[pair]; ok {
 			path.MTU = min(path.MTU, mtu)
 		}
-		path.TunnelPort, path.Checksum = tunnelOf(e.config, pair.Remote, p.Port)
+		path.TunnelPort, path.Checksum = tunnelOf(s.Config, pair.Remote, p.Port)
 		paths = append(paths, path)
 	}
 	return paths
@@ -223,7 +273,7 @@ func tunnelOf(config overlay.Edge, addr netip.Addr, other uint16) (port uint16, 
 }
 
 // keep forgets all paths but these, and begins to know those that are new.
-func (o *offloads) keep(pairs []overlay.Pair) {
+func (o *Probes) keep(pairs []overlay.Pair) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	maps.DeleteFunc(o.paths, func(pair overlay.Pair, _ *probedPath) bool { return !slices.Contains(pairs, pair) })
@@ -235,7 +285,7 @@ func (o *offloads) keep(pairs []overlay.Pair) {
 }
 
 // reasons says why each path is to be probed; those that need not are missing.
-func (o *offloads) reasons(paths []offload.Path) (map[overlay.Pair]string, error) {
+func (o *Probes) reasons(paths []offload.Path) (map[overlay.Pair]string, error) {
 	adapters, err := host.OpenAdapters()
 	if err != nil {
 		return nil, err
@@ -276,10 +326,10 @@ func (p *probedPath) reason(name string, now offload.Identity) string {
 }
 
 // next is the path that is to be probed now, or how long there is none.
-func (o *offloads) next(reasons map[overlay.Pair]string, now time.Time) (next overlay.Pair, wait time.Duration) {
+func (o *Probes) next(reasons map[overlay.Pair]string, now time.Time) (next overlay.Pair, wait time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	wait = offloadLook
+	wait = lookEvery
 	for _, pair := range slices.SortedFunc(maps.Keys(reasons), overlay.Pair.Compare) {
 		p := o.paths[pair]
 		if p == nil { // a reload took it away
@@ -294,37 +344,35 @@ func (o *offloads) next(reasons map[overlay.Pair]string, now time.Time) (next ov
 	return next, wait
 }
 
-// probeOffload probes one path and takes the result over.
-func (e *edge) probeOffload(ctx context.Context, path offload.Path, why string) {
-	o := &e.offloads
-	e.log.Info("probing offloads", "interface", path.Interface, "remote", path.Remote, "why", why)
+// probe probes one path and takes the result over.
+func (o *Probes) probe(ctx context.Context, path offload.Path, why string) {
+	o.options.Log.Info("probing offloads", "interface", path.Interface, "remote", path.Remote, "why", why)
 	o.begin(path)
-	result, err := offload.Probe(ctx, path, &o.turn, e.setOffloads)
+	result, err := offload.Probe(ctx, path, &o.turn, o.set)
 	o.end(path.Pair, result, err)
 	if ctx.Err() != nil {
 		return
 	}
-	_, held := inLoop(e, e.ensureOffloads)
-	e.reportProblem(changeHost, held)
+	o.options.Report(o.options.HostFault, o.options.Edge.SetOffloads())
 	o.settle()
 	switch {
 	case errors.Is(err, offload.ErrBusy):
 	case err != nil:
-		e.log.Warn("offloads could not be probed", "interface", path.Interface, "remote", path.Remote, "err", err)
+		o.options.Log.Warn("offloads could not be probed", "interface", path.Interface, "remote", path.Remote, "err", err)
 	default:
-		e.log.Info("offloads were probed", "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
-		e.reportProblem(rememberProbes, o.save())
+		o.options.Log.Info("offloads were probed", "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
+		o.options.Report(rememberProbes, o.save())
 	}
 }
 
-func (o *offloads) begin(path offload.Path) {
+func (o *Probes) begin(path offload.Path) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.trial, o.pending = &trial{name: path.Interface}, path.Pair
 }
 
 // end takes over what a probe found, or why it did not, for the host to be set so.
-func (o *offloads) end(pair overlay.Pair, result offload.Result, err error) {
+func (o *Probes) end(pair overlay.Pair, result offload.Result, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.trial = nil
@@ -332,10 +380,10 @@ func (o *offloads) end(pair overlay.Pair, result offload.Result, err error) {
 	switch {
 	case p == nil: // a reload took it away
 	case errors.Is(err, offload.ErrBusy): // who asked waits on
-		p.due = time.Now().Add(offloadBusy + rand.N(offloadBusy))
+		p.due = time.Now().Add(askBusyAgain + rand.N(askBusyAgain))
 	case err != nil:
 		p.failed, p.asked = err.Error(), false
-		p.pause = min(max(offloadAgain, 2*p.pause), offloadRest)
+		p.pause = min(max(tryAgain, 2*p.pause), tryAgainMost)
 		p.due = time.Now().Add(p.pause)
 	default:
 		p.result, p.failed, p.asked, p.pause = &result, "", false, 0
@@ -343,44 +391,28 @@ func (o *offloads) end(pair overlay.Pair, result offload.Result, err error) {
 }
 
 // settle says that what a probe found is in force.
-func (o *offloads) settle() {
+func (o *Probes) settle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pending = overlay.Pair{}
 }
 
-// setOffloads is the Setter of the probe that runs.
-func (e *edge) setOffloads(ctx context.Context, set []host.Offload) error {
-	o := &e.offloads
+// set is the Setter of the probe that runs.
+func (o *Probes) set(ctx context.Context, set []host.Offload) error {
 	o.mu.Lock()
 	o.trial.set = set
 	o.mu.Unlock()
-	if _, err := inLoop(e, e.ensureOffloads); err != nil {
+	if err := o.options.Edge.SetOffloads(); err != nil {
 		return err
 	}
 	return ctx.Err()
 }
 
-// ensureOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
-func (e *edge) ensureOffloads() (struct{}, error) {
-	holds := plan.HostConfig(e.config, e.hostState)
-	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.hostState)...)
-	holds.Offloads = e.offloads.wanted(e.config.Underlay.OffloadProbe)
-	return struct{}{}, e.host.Ensure(holds)
-}
-
-// endTrial restores what a probe set that was cut short, when the loop has ended.
-func (e *edge) endTrial() {
-	e.offloads.mu.Lock()
-	e.offloads.trial = nil
-	e.offloads.mu.Unlock()
-	_, err := e.ensureOffloads()
-	e.reportProblem(changeHost, err)
-}
-
-// loadOffloads reads what a former process found.
-func (e *edge) loadOffloads() error {
-	return e.offloads.load(filepath.Join(e.opts.RuntimeDir, e.config.Name+".offload"))
+// EndTrial ends the probe that runs: what it set is wanted no more.
+func (o *Probes) EndTrial() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trial = nil
 }
 
 // writeJSON replaces a file at once.

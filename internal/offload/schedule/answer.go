@@ -1,4 +1,4 @@
-package edge
+package schedule
 
 import (
 	"errors"
@@ -9,12 +9,10 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 )
 
-// answerOffloadProbes has each TEP answer the remotes, if the configuration asks for that.
-func (e *edge) answerOffloadProbes() {
-	e.mu.RLock()
-	config := e.config
-	e.mu.RUnlock()
-	o, p := &e.offloads, config.Underlay.OffloadProbe
+// answer has each TEP answer the remotes, if the configuration asks for that.
+func (o *Probes) answer() {
+	config := o.options.Edge.Snapshot().Config
+	p := config.Underlay.OffloadProbe
 	var errs []error
 	wanted := make(map[netip.Addr]bool)
 	for _, t := range config.Underlay.Local() {
@@ -29,16 +27,15 @@ func (e *edge) answerOffloadProbes() {
 	if p != nil {
 		o.port = p.Port
 		for local := range wanted {
-			errs = append(errs, e.answerOffloadsAt(local, config))
+			errs = append(errs, o.answerAt(local, config))
 		}
 	}
-	e.reportProblem(answerOffloads, errors.Join(errs...))
+	o.options.Report(answerProbes, errors.Join(errs...))
 }
 
-func (e *edge) answerOffloadsAt(local netip.Addr, config overlay.Edge) error {
-	o := &e.offloads
+func (o *Probes) answerAt(local netip.Addr, config overlay.Edge) error {
 	if o.responders[local] == nil {
-		r, err := offload.Listen(local, o.port, &o.turn, e.ns.enter, e.log)
+		r, err := offload.Listen(local, o.port, &o.turn, o.options.Edge.Enter, o.options.Log)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package edge
+package schedule
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 )
 
 // Info is nil where nothing is probed.
-func (o *offloads) Info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo {
+func (o *Probes) Info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo {
 	if config.Underlay.OffloadProbe == nil {
 		return nil
 	}
@@ -43,8 +43,8 @@ func (o *offloads) Info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo
 	return info
 }
 
-// problems are paths on which the offloads that are in force damage tunnels.
-func (o *offloads) problems(config overlay.Edge) (problems []problem.Problem) {
+// Problems are paths on which the offloads that are in force damage tunnels.
+func (o *Probes) Problems(config overlay.Edge) (problems []problem.Problem) {
 	o.mu.Lock()
 	pairs := slices.SortedFunc(maps.Keys(o.paths), overlay.Pair.Compare)
 	o.mu.Unlock()
@@ -72,16 +72,14 @@ func featureNames(changes []offload.Change) (text string) {
 	return text
 }
 
-// askProbes has the paths to a remote be probed, by its name or an address, or all for "".
-func (e *edge) askProbes(remote string) error {
-	e.mu.RLock()
-	config := e.config
-	e.mu.RUnlock()
+// Ask has the paths to a remote be probed, by its name or an address, or all for "".
+func (o *Probes) Ask(remote string) error {
+	now := o.options.Edge.Snapshot()
+	config := now.Config
 	if config.Underlay.OffloadProbe == nil {
 		return errors.New("this edge probes no offloads: configure spec.underlay.offloadProbe, on all edges")
 	}
-	paths, found := e.offloadPaths(), false
-	o := &e.offloads
+	paths, found := o.candidates(now), false
 	o.mu.Lock()
 	for _, p := range paths {
 		known := o.paths[p.Pair]
@@ -93,7 +91,10 @@ func (e *edge) askProbes(remote string) error {
 		}
 	}
 	o.mu.Unlock()
-	wake(o.wake)
+	select {
+	case o.wake <- struct{}{}:
+	default: // there is a mark
+	}
 	if !found && remote != "" {
 		return fmt.Errorf("there is no path to a remote %q now: see `selvage teps`", remote)
 	}

@@ -1,6 +1,7 @@
-package edge
+package schedule
 
 import (
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,8 +58,9 @@ func TestOffloadReasons(t *testing.T) {
 // TestOffloadsKept: results survive the process, are applied only where that is asked for,
 // and what damages tunnels is a problem until it is.
 func TestOffloadsKept(t *testing.T) {
+	pair := overlay.Pair{Local: netip.MustParseAddr("192.0.2.1"), Remote: netip.MustParseAddr("192.0.2.2")}
 	file := filepath.Join(t.TempDir(), "a.offload")
-	var before offloads
+	before := New(Options{})
 	if err := before.load(file); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestOffloadsKept(t *testing.T) {
 	if err := before.save(); err != nil {
 		t.Fatal(err)
 	}
-	var o offloads
+	o := New(Options{})
 	if err := o.load(file); err != nil {
 		t.Fatal(err)
 	}
@@ -75,30 +77,30 @@ func TestOffloadsKept(t *testing.T) {
 		return overlay.Edge{Underlay: overlay.Underlay{OffloadProbe: p}}
 	}
 	want := host.Offload{Interface: "eth0", Feature: "tx-udp_tnl-segmentation"}
-	if got := o.wanted(apply); len(got) != 1 || got[0] != want {
+	if got := o.Wanted(apply); len(got) != 1 || got[0] != want {
 		t.Errorf("applied %v, want %v", got, want)
 	}
-	if got := append(o.wanted(advise), o.wanted(nil)...); len(got) != 0 {
+	if got := append(o.Wanted(advise), o.Wanted(nil)...); len(got) != 0 {
 		t.Errorf("only advised, and %v is set", got)
 	}
-	if problems := o.problems(config(advise)); len(problems) != 1 || !strings.Contains(problems[0].Text, "tx-udp_tnl-segmentation") {
+	if problems := o.Problems(config(advise)); len(problems) != 1 || !strings.Contains(problems[0].Text, "tx-udp_tnl-segmentation") {
 		t.Errorf("tunnels are damaged: %q must say how to cure that", problems)
 	}
-	if problems := o.problems(config(apply)); len(problems) != 0 {
+	if problems := o.Problems(config(apply)); len(problems) != 0 {
 		t.Errorf("cured, and still %q", problems)
 	}
 	if o.Info(pair, config(nil)) != nil || o.Info(overlay.Pair{}, config(apply)) != nil {
 		t.Error("there is information about what is not probed")
 	}
 	o.begin(offload.Path{Pair: pair, Interface: "eth0"})
-	if got := o.wanted(apply); len(got) != 0 || !o.Info(pair, config(apply)).Pending {
+	if got := o.Wanted(apply); len(got) != 0 || !o.Info(pair, config(apply)).Pending {
 		t.Errorf("a probe begins with the operator's offloads, not with %v", got)
 	}
 	o.end(pair, offload.Result{}, offload.ErrBusy)
 	if p := o.paths[pair]; p.result == nil || p.failed != "" || !p.due.After(time.Now()) {
 		t.Errorf("a busy remote is asked again later: %+v", p)
 	}
-	if got := o.wanted(apply); len(got) != 1 || !o.Info(pair, config(apply)).Pending {
+	if got := o.Wanted(apply); len(got) != 1 || !o.Info(pair, config(apply)).Pending {
 		t.Errorf("what is in force again is %v, and until the host has it the probe has not ended", got)
 	}
 	o.settle()

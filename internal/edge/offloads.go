@@ -1,0 +1,42 @@
+package edge
+
+import (
+	"maps"
+
+	"github.com/selvage/selvage/internal/offload/schedule"
+	"github.com/selvage/selvage/internal/plan"
+)
+
+func (e *edge) makeOffloads() {
+	e.offloads = schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.reportProblem, HostFault: changeHost})
+}
+
+// probedEdge lends an edge to those that probe its offloads.
+type probedEdge struct{ e *edge }
+
+func (p probedEdge) Snapshot() schedule.Snapshot {
+	p.e.mu.RLock()
+	defer p.e.mu.RUnlock()
+	return schedule.Snapshot{Config: p.e.config, Host: p.e.hostState, MTUs: maps.Clone(p.e.paths.probed)}
+}
+
+func (p probedEdge) SetOffloads() error {
+	_, err := inLoop(p.e, func() (struct{}, error) { return struct{}{}, p.e.ensureOffloads() })
+	return err
+}
+
+func (p probedEdge) Enter() error { return p.e.ns.enter() }
+
+// ensureOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
+func (e *edge) ensureOffloads() error {
+	holds := plan.HostConfig(e.config, e.hostState)
+	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.hostState)...)
+	holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
+	return e.host.Ensure(holds)
+}
+
+// endTrial restores what a probe set that was cut short, when the loop has ended.
+func (e *edge) endTrial() {
+	e.offloads.EndTrial()
+	e.reportProblem(changeHost, e.ensureOffloads())
+}
