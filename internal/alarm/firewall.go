@@ -125,7 +125,10 @@ func (f *Firewall) sweep() {
 const pressedAt, clearAt = 0.90, 0.80
 
 // Events of bpf/core/reasons.h that raise an alarm when they happen.
-const EventConnFull, EventLogLost = "conntrack-full", "log-lost"
+const (
+	EventConnFull = "conntrack-full"
+	EventLogLost  = "log-lost"
+)
 
 // evaluate says what is wrong, when was is the reading before.
 func (g *FirewallReading) evaluate(was FirewallReading, fw overlay.Firewall) {

@@ -12,7 +12,10 @@ import (
 )
 
 // Kinds of alarm of the flow cache.
-const CacheOff, CacheThrashing = "off", "thrashing"
+const (
+	CacheOff       = "off"
+	CacheThrashing = "thrashing"
+)
 
 // A flow cache thrashes when flows that still send lose their decisions to each
 // other. All three must hold from one reading to the next:

@@ -22,7 +22,7 @@ type Edge interface {
 	// Read calls do while nothing changes. Its errors name what is read. do must not wait for
 	// a client.
 	Read(what string, do func(*State) error) error
-	// ReadInLoop has the goroutine call do that changes the edge, in its network namespace.
+	// ReadInLoop does so by the goroutine that changes the edge, in its network namespace.
 	ReadInLoop(what string, do func(*State) error) error
 }
 

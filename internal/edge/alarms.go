@@ -15,23 +15,23 @@ type alarms struct {
 	firewall  *alarm.Firewall // has a goroutine of its own
 }
 
-func (e *edge) makeAlarms() {
+func newAlarms(e *edge) alarms {
 	o := alarm.Options{Log: e.log, Report: e.reportProblem}
-	e.alarms = alarms{
+	return alarms{
 		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
 		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}),
 	}
 }
 
-// watchAlarms has those look that have no goroutine of their own.
-func (e *edge) watchAlarms() {
-	e.alarms.nextHops.Look(e.dp.Drops)
-	e.alarms.flowCache.Look(e.config.FlowCache, e.dp.Flows)
-	e.alarms.limits.Look(e.dp.Limits)
+// look has those look that have no goroutine of their own.
+func (a alarms) look(e *edge) {
+	a.nextHops.Look(e.dp.Drops)
+	a.flowCache.Look(e.config.FlowCache, e.dp.Flows)
+	a.limits.Look(e.dp.Limits)
 	inForce := e.pathSelector.inForce()
-	e.alarms.balance.Look(e.dp.Counters, inForce.pathPolicies, inForce.moves, e.alarms.flowCache.Flows())
+	a.balance.Look(e.dp.Counters, inForce.pathPolicies, inForce.moves, a.flowCache.Flows())
 	e.watchBGP()
-	e.alarms.log.Look()
+	a.log.Look()
 }
 
 // firewallOf lends the firewall of an edge.

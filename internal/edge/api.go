@@ -28,11 +28,11 @@ func read[T any](e *edge, what string, f func() (T, error)) (document T, err err
 }
 
 // handler serves the API.
-func (e *edge) handler() http.Handler {
-	c := changes{e}
+func handler(e *edge) http.Handler {
+	s, c := served{e}, changes{e}
 	return apiserver.New(apiserver.Options{
-		Edge: served{e}, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
-		BGP: e.servedBGP,
+		Edge: s, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
+		BGP: s.bgp,
 	})
 }
 
@@ -41,7 +41,7 @@ type served struct{ e *edge }
 
 // Read implements apiserver.Edge.
 func (s served) Read(what string, do func(*apiserver.State) error) error {
-	_, err := read(s.e, what, func() (struct{}, error) { return struct{}{}, do(s.e.state()) })
+	_, err := read(s.e, what, func() (struct{}, error) { return struct{}{}, do(stateOf(s.e)) })
 	return err
 }
 
@@ -51,8 +51,8 @@ func (s served) ReadInLoop(what string, do func(*apiserver.State) error) error {
 	return err
 }
 
-// state is the edge as of now. mu is held.
-func (e *edge) state() *apiserver.State {
+// stateOf is an edge as of now. Its mu is held.
+func stateOf(e *edge) *apiserver.State {
 	dp := e.dp
 	return &apiserver.State{
 		Process: apiserver.Process{
@@ -72,7 +72,7 @@ func (e *edge) state() *apiserver.State {
 		NAT: apiserver.NAT{
 			GCStats: e.natGuard.gcStats, SweptAt: e.natGuard.sweptAt, Fullest: e.natGuard.pressures, Problems: e.natGuard.Problems,
 		},
-		Gateways: e.role, Replication: e.replication, BGP: e.servedBGP(), TablesFailed: e.faults[applyTables] != nil, Problems: e.allProblems,
+		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults[applyTables] != nil, Problems: e.allProblems,
 	}
 }
 
@@ -131,13 +131,13 @@ func (s *pathSelector) neighbourLives() map[netip.Addr]string {
 	return lives
 }
 
-// servedBGP is nil without BGP.
-func (e *edge) servedBGP() *apiserver.BGP {
-	b := e.bgp.Load()
+// bgp is nil without BGP.
+func (s served) bgp() *apiserver.BGP {
+	b := s.e.bgp.Load()
 	if b == nil {
 		return nil
 	}
-	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: e.pathSelector.neighbourLives}
+	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.pathSelector.neighbourLives}
 }
 
 // drained gives the work of an edge as a gateway away.

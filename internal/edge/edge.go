@@ -190,7 +190,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.reconcile()
 		case <-resync.C:
 			e.reconcile()
-			e.watchAlarms()
+			e.alarms.look(e)
 		case <-e.learned.remotes:
 			e.reconcile()
 		case <-e.learned.missed:

@@ -7,8 +7,8 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 )
 
-func (e *edge) makeOffloads() {
-	e.offloads = schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.reportProblem, HostFault: changeHost})
+func newOffloads(e *edge) *schedule.Probes {
+	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.reportProblem, HostFault: changeHost})
 }
 
 // probedEdge lends an edge to those that probe its offloads.
@@ -21,14 +21,15 @@ func (p probedEdge) Snapshot() schedule.Snapshot {
 }
 
 func (p probedEdge) SetOffloads() error {
-	_, err := inLoop(p.e, func() (struct{}, error) { return struct{}{}, p.e.ensureOffloads() })
+	_, err := inLoop(p.e, func() (struct{}, error) { return struct{}{}, p.ensure() })
 	return err
 }
 
 func (p probedEdge) Enter() error { return p.e.ns.enter() }
 
-// ensureOffloads makes the offloads be as wanted. It is done by the goroutine of Run.
-func (e *edge) ensureOffloads() error {
+// ensure makes the offloads be as wanted. It is done by the goroutine of Run.
+func (p probedEdge) ensure() error {
+	e := p.e
 	holds := plan.HostConfig(e.config, e.hostState)
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.hostState)...)
 	holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
@@ -36,7 +37,7 @@ func (e *edge) ensureOffloads() error {
 }
 
 // endTrial restores what a probe set that was cut short, when the loop has ended.
-func (e *edge) endTrial() {
-	e.offloads.EndTrial()
-	e.reportProblem(changeHost, e.ensureOffloads())
+func (p probedEdge) endTrial() {
+	p.e.offloads.EndTrial()
+	p.e.reportProblem(changeHost, p.ensure())
 }

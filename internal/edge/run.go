@@ -190,11 +190,11 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		first.When, first.By = e.started, "edge"
 		e.keep(first.Revision, false)
 	}
-	gate.Open(e.handler())
+	gate.Open(handler(e))
 	end := e.follow(ctx)
 	broken := e.loop(ctx, hangup, srv.Failed())
 	end()
-	e.endTrial()
+	probedEdge{e}.endTrial()
 	return errors.Join(broken, srv.Stop(), e.stop(broken == nil && opts.RemoveAtExit))
 }
 
@@ -208,8 +208,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
 	}
 	e.makeGateway()
-	e.makeAlarms()
-	e.makeOffloads()
+	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
 }
 
