@@ -104,7 +104,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
-	parser, err := kong.New(&commands{},
+	parser, err := kong.New(&commands{Lab: experiments.NewCommands()},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),

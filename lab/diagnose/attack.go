@@ -9,10 +9,10 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// attackVerdict answers which attacks the subject withstands, what the others take, and how that is with
+// AttackVerdict answers which attacks the subject withstands, what the others take, and how that is with
 // the targets beside it.
-func attackVerdict(r result.Result) result.Verdict {
-	e := attackEvidence{gather(r)}
+func AttackVerdict(r result.Result) result.Verdict {
+	e := attackEvidence{gather(r, stats.AttackRows, "")}
 	v := result.Verdict{Findings: e.findings()}
 	if len(e.cases(e.dut)) == 0 {
 		v.Refused, v.Sentence = true, "No verdict: the result holds no attacks."
@@ -192,3 +192,6 @@ func attackAdvice() map[string]map[string]string {
 		"bfd-forgery":      {"ovs": "BFD in the tunnel has no authentication: keep strangers from the underlay.", selvage: "BFD has no authentication: keep strangers from the underlay (RFC 5082 helps across routers alone)."},
 	}
 }
+
+// AttackDUT is the target that a verdict on r is about, "" for none.
+func AttackDUT(r result.Result) string { return gather(r, stats.AttackRows, "").dut }

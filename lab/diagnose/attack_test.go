@@ -33,22 +33,22 @@ func attacksRun(change func(*result.Result)) result.Result {
 }
 
 func TestAttackVerdict(t *testing.T) {
-	v := Verdict(attacksRun(nil))
+	v := AttackVerdict(attacksRun(nil))
 	if v.Refused || v.Sentence != "Selvage withstands 2 of 2 attacks; the kernel's vxlan 0 of 1." {
 		t.Errorf("%+v", v)
 	}
 	if len(v.Findings) != 1 || !strings.HasPrefix(v.Findings[0], "forged-icmp: The kernel's vxlan: 1,234 packets crossed; TCP keeps 0.100 ×. Linux believes") {
 		t.Errorf("%q", v.Findings)
 	}
-	v = Verdict(attacksRun(func(r *result.Result) { r.Samples[2].Metrics[stats.KeptRR+"_same"] = 3 }))
+	v = AttackVerdict(attacksRun(func(r *result.Result) { r.Samples[2].Metrics[stats.KeptRR+"_same"] = 3 }))
 	if !strings.HasSuffix(v.Sentence, "Selvage loses by forged-icmp (round trips take 3.00 ×).") {
 		t.Error(v.Sentence)
 	}
-	v = Verdict(attacksRun(func(r *result.Result) { r.Samples[3].Error = "no route" }))
+	v = AttackVerdict(attacksRun(func(r *result.Result) { r.Samples[3].Error = "no route" }))
 	if !v.Refused || !strings.Contains(v.Sentence, "no route") {
 		t.Errorf("%+v", v)
 	}
-	if v := Verdict(result.Result{Experiment: stats.Attack}); !v.Refused {
+	if v := AttackVerdict(result.Result{Experiment: stats.Attack}); !v.Refused {
 		t.Errorf("%+v", v)
 	}
 }
@@ -63,7 +63,7 @@ func TestAttackAdvice(t *testing.T) {
 					r.Samples[i].Metrics = map[string]float64{stats.Crossed: 5}
 				}
 			})
-			v := Verdict(r)
+			v := AttackVerdict(r)
 			if len(v.Findings) == 0 || len(strings.Fields(v.Findings[0])) < 10 {
 				t.Errorf("%s of %s: %q", caseName, name, v.Findings)
 			}

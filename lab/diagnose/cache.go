@@ -16,9 +16,9 @@ const (
 	claimedSaved = 0.75 // that the NSX edge study claims at best
 )
 
-// cacheVerdict answers what the flow cache saves.
-func cacheVerdict(r result.Result) result.Verdict {
-	e := cacheEvidence{gather(r)}
+// CacheVerdict answers what the flow cache saves.
+func CacheVerdict(r result.Result) result.Verdict {
+	e := cacheEvidence{gather(r, stats.CacheRows, stats.CacheOff)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
 		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
@@ -195,3 +195,6 @@ func signed(ns float64) string {
 	}
 	return stats.Figure(ns)
 }
+
+// CacheDUT is the target that a verdict on r is about, "" for none.
+func CacheDUT(r result.Result) string { return gather(r, stats.CacheRows, stats.CacheOff).dut }

@@ -9,9 +9,9 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// convergeVerdict answers how fast flows go on after a move or a failure, who of the
+// ConvergeVerdict answers how fast flows go on after a move or a failure, who of the
 // targets is slower, and which step takes the time.
-func convergeVerdict(r result.Result) result.Verdict {
+func ConvergeVerdict(r result.Result) result.Verdict {
 	e := newConvergeEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	cases := e.cases(e.dut)
@@ -34,7 +34,7 @@ type convergeEvidence struct{ evidence }
 
 // newConvergeEvidence has the baseline as its subject where nothing else was measured.
 func newConvergeEvidence(r result.Result) convergeEvidence {
-	e := convergeEvidence{gather(r)}
+	e := convergeEvidence{gather(r, stats.ConvergeRows, stats.BaselineBGP)}
 	if e.dut == "" && len(r.Samples) > 0 {
 		e.dut = stats.BaselineBGP
 	}
@@ -311,3 +311,6 @@ func (e convergeEvidence) few() string {
 	}
 	return fmt.Sprintf("Quantiles: with fewer than %d outages, the p99 is the largest one (%s). Raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))
 }
+
+// ConvergeDUT is the target that a verdict on r is about, "" for none.
+func ConvergeDUT(r result.Result) string { return newConvergeEvidence(r).dut }

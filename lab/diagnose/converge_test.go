@@ -77,7 +77,7 @@ func TestConvergeVerdict(t *testing.T) {
 		"held up":       {func(s *result.Sample) { s.Metrics[stats.Late] = 45 }, false, []string{"Machine: the traffic source itself stalled for up to 45.0 ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := Verdict(convergeRun(c.change))
+			v := ConvergeVerdict(convergeRun(c.change))
 			text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
@@ -89,7 +89,7 @@ func TestConvergeVerdict(t *testing.T) {
 			}
 		})
 	}
-	if v := Verdict(result.Result{Experiment: stats.Converge}); !v.Refused || len(v.Findings) > 0 {
+	if v := ConvergeVerdict(result.Result{Experiment: stats.Converge}); !v.Refused || len(v.Findings) > 0 {
 		t.Errorf("a verdict on nothing: %+v", v)
 	}
 }

@@ -89,7 +89,7 @@ func TestSentence(t *testing.T) {
 		"rival failed":     {func(r *result.Result) { r.Samples[6].Error = "no route" }, "; the kernel's vxlan gave no reliable figure."},
 		"rival at plain's": {func(r *result.Result) { set("kernel", "tcp_throughput", 18.1)(r) }, "the kernel's vxlan is not distinguishable from it (1.00 ×)"},
 	} {
-		v := Verdict(run(c.change))
+		v := ABVerdict(run(c.change))
 		if v.Refused || !strings.Contains(v.Sentence, c.want) {
 			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
 		}
@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 			}
 		}, "throughput of plain spreads"},
 	} {
-		v := Verdict(run(c.change))
+		v := ABVerdict(run(c.change))
 		if !v.Refused || !strings.Contains(v.Sentence, c.want) {
 			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
 		}
@@ -167,7 +167,7 @@ func TestFindings(t *testing.T) {
 		"no bridge netfilter":    {bridgeNetfilter("0"), nil, "netfilter"},
 		"netfilter of no bridge": {func(r *result.Result) { bridgeNetfilter("1")(r); drop("plain")(r) }, nil, "netfilter"},
 	} {
-		findings := strings.Join(Verdict(run(c.change)).Findings, "\n")
+		findings := strings.Join(ABVerdict(run(c.change)).Findings, "\n")
 		for _, want := range c.want {
 			if !strings.Contains(findings, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, findings)
@@ -180,13 +180,50 @@ func TestFindings(t *testing.T) {
 }
 
 func TestDUT(t *testing.T) {
-	if got := DUT(run(nil)); got != "selvage" {
+	if got := ABDUT(run(nil)); got != "selvage" {
 		t.Error(got)
 	}
-	if got := DUT(run(drop("selvage"))); got != "kernel" {
+	if got := ABDUT(run(drop("selvage"))); got != "kernel" {
 		t.Error(got)
 	}
-	if got := DUT(result.Result{}); got != "" {
+	if got := ABDUT(result.Result{}); got != "" {
 		t.Error(got)
+	}
+}
+
+// Targets with an encapsulation in their name, and routed runs, in words.
+func TestNames(t *testing.T) {
+	rename := func(from, to string) func(*result.Result) {
+		return func(r *result.Result) {
+			for i := range r.Samples {
+				if r.Samples[i].Target == from {
+					r.Samples[i].Target = to
+				}
+			}
+			for i := range r.Targets {
+				if r.Targets[i].Name == from {
+					r.Targets[i].Name = to
+				}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		want   string
+	}{
+		"Geneve":          {rename("selvage", "selvage-geneve"), "Selvage's Geneve carries 19.1 Gbit/s through Geneve, 1.06 × the plain bridge"},
+		"NVGRE":           {rename("selvage", "selvage-nvgre"), "through NVGRE"},
+		"OVS":             {rename("kernel", "ovs-geneve"), "; Open vSwitch (userspace, Geneve) carries 0.83 ×"},
+		"the run's":       {func(r *result.Result) { r.Parameters["encapsulation"] = "nvgre" }, "Selvage carries 19.1 Gbit/s through NVGRE"},
+		"kernel is VXLAN": {func(r *result.Result) { drop("selvage")(r); r.Parameters["encapsulation"] = "geneve" }, "through VXLAN"},
+		"routed":          {func(r *result.Result) { r.Parameters["routed"] = "true" }, "1.06 × plain routing [1.06, 1.06]"},
+	} {
+		if v := ABVerdict(run(c.change)); !strings.Contains(v.Sentence, c.want) {
+			t.Errorf("%s: %q, want %q", name, v.Sentence, c.want)
+		}
+	}
+	findings := strings.Join(ABVerdict(run(func(r *result.Result) { bridgeNetfilter("1")(r); r.Parameters["routed"] = "true" })).Findings, "\n")
+	if strings.Contains(findings, "plain bridge") || strings.Contains(findings, "netfilter") {
+		t.Errorf("a routed run speaks of bridges:\n%s", findings)
 	}
 }

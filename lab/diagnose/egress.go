@@ -9,10 +9,10 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// egressVerdict answers what each stage of the EgressGateway study's stages keeps of the lowest: with the
+// EgressVerdict answers what each stage of the EgressGateway study's stages keeps of the lowest: with the
 // wires' rate where there is one, since there each host has its own share of the work, as
 // hosts of their own have.
-func egressVerdict(r result.Result) result.Verdict {
+func EgressVerdict(r result.Result) result.Verdict {
 	e := newEgressEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	switch why := stats.RefuseEgress(r, e.dut, e.setting); {
@@ -33,7 +33,7 @@ type egressEvidence struct {
 }
 
 func newEgressEvidence(r result.Result) egressEvidence {
-	e := egressEvidence{evidence: summed(r)}
+	e := egressEvidence{evidence: summed(r, stats.EgressRows, "")}
 	cases := stats.Cases(r)
 	e.setting.Free = !slices.Contains(cases, stats.StageTunnel) && !slices.Contains(cases, stats.StageEgress)
 	for _, name := range e.climbers() {
@@ -140,3 +140,6 @@ func (e egressEvidence) opened() string {
 	}
 	return text + "."
 }
+
+// EgressDUT is the target that a verdict on r is about, "" for none.
+func EgressDUT(r result.Result) string { return newEgressEvidence(r).dut }

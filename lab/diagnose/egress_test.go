@@ -58,7 +58,7 @@ func bend(r *result.Result, target, caseName, metric string, by float64) {
 }
 
 func TestEgressVerdict(t *testing.T) {
-	v := Verdict(stagesRun(nil))
+	v := EgressVerdict(stagesRun(nil))
 	if v.Refused {
 		t.Fatal(v.Sentence)
 	}
@@ -115,7 +115,7 @@ func TestEgressFindings(t *testing.T) {
 		"NAT":  {nil, "Selvage keeps 0.994 × [0.994, 0.994]; the kernel keeps 0.857 ×"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := strings.Join(Verdict(stagesRun(c.change)).Findings, "\n")
+			findings := strings.Join(EgressVerdict(stagesRun(c.change)).Findings, "\n")
 			if !strings.Contains(findings, c.want) {
 				t.Errorf("no %q in\n%s", c.want, findings)
 			}
@@ -145,13 +145,13 @@ func TestEgressRefused(t *testing.T) {
 			}
 		},
 	} {
-		v := Verdict(stagesRun(change))
+		v := EgressVerdict(stagesRun(change))
 		if !v.Refused || !strings.Contains(v.Sentence, want) {
 			t.Errorf("%+v, want %q", v.Sentence, want)
 		}
 	}
 	// The rival's noise is said, and does not refuse.
-	v := Verdict(stagesRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
+	v := EgressVerdict(stagesRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
 	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(strings.Join(v.Findings, "\n"), "Do not rely on the figures of the kernel") {
 		t.Errorf("%+v", v)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// failoverVerdict answers what kills cost: how long flows were silent, what survived, and
+// FailoverVerdict answers what kills cost: how long flows were silent, what survived, and
 // which step from fault to forwarding took longest.
-func failoverVerdict(r result.Result) result.Verdict {
+func FailoverVerdict(r result.Result) result.Verdict {
 	e := newFailoverEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	if why := stats.RefuseFailover(r, e.dut); why != "" {
@@ -31,7 +31,7 @@ type failoverEvidence struct {
 }
 
 func newFailoverEvidence(r result.Result) failoverEvidence {
-	e := failoverEvidence{evidence: gather(r)}
+	e := failoverEvidence{evidence: gather(r, stats.FailoverRows, "")}
 	if cases := stats.FailoverCases(r); len(cases) > 0 {
 		e.what = cases[0]
 	}
@@ -269,3 +269,6 @@ func (e failoverEvidence) peer() string {
 	}
 	return ""
 }
+
+// FailoverDUT is the target that a verdict on r is about, "" for none.
+func FailoverDUT(r result.Result) string { return gather(r, stats.FailoverRows, "").dut }

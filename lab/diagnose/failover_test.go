@@ -75,7 +75,7 @@ func TestFailoverVerdict(t *testing.T) {
 		"busy machine": {"tep", longer(stats.Late, 80), false, []string{"stalled for up to 80.0 ms", "one local endpoint"}, "Goal"},
 		"noisy":        {"tep", longer(stats.Noise, 150), true, []string{"No verdict: flows were silent for 150 ms"}, ""},
 	} {
-		v := Verdict(failoverRun(c.what, c.change))
+		v := FailoverVerdict(failoverRun(c.what, c.change))
 		text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
@@ -86,12 +86,12 @@ func TestFailoverVerdict(t *testing.T) {
 			t.Errorf("%s: refused %t, or %q in\n%s", name, v.Refused, c.not, text)
 		}
 	}
-	if v := Verdict(result.Result{Experiment: stats.Failover}); !v.Refused || len(v.Findings) > 0 {
+	if v := FailoverVerdict(result.Result{Experiment: stats.Failover}); !v.Refused || len(v.Findings) > 0 {
 		t.Errorf("of nothing: %+v", v)
 	}
 	many := failoverRun("gateway", func(s *result.Sample) { s.Metrics[stats.WentOn] = 99 })
 	many.Samples = slices.Concat(many.Samples, many.Samples)
-	if text := strings.Join(Verdict(many).Findings, "\n"); !strings.Contains(text, "and in 7 more") {
+	if text := strings.Join(FailoverVerdict(many).Findings, "\n"); !strings.Contains(text, "and in 7 more") {
 		t.Errorf("all kills are listed:\n%s", text)
 	}
 }

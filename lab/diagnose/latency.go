@@ -14,8 +14,8 @@ import (
 // What the NSX firewall study's firewall of 100 rules added to a round trip, in µs.
 const studyAddedLeast, studyAddedMost = 13.3, 15.7
 
-// latencyVerdict answers what a firewall adds to a round trip.
-func latencyVerdict(r result.Result) result.Verdict {
+// LatencyVerdict answers what a firewall adds to a round trip.
+func LatencyVerdict(r result.Result) result.Verdict {
 	e := newLatencyEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
@@ -36,7 +36,7 @@ type latencyEvidence struct {
 // newLatencyEvidence chooses what the verdict is about: Selvage, or else the first target
 // with a firewall; between two hosts, or else on one; 100 rules, or else the fewest.
 func newLatencyEvidence(r result.Result) latencyEvidence {
-	e := latencyEvidence{evidence: summed(r)}
+	e := latencyEvidence{evidence: summed(r, stats.LatencyRows, "")}
 	names := e.policed()
 	if len(names) == 0 {
 		return e
@@ -181,3 +181,6 @@ func where(s stats.Setting) string {
 	}
 	return text
 }
+
+// LatencyDUT is the target that a verdict on r is about, "" for none.
+func LatencyDUT(r result.Result) string { return newLatencyEvidence(r).dut }

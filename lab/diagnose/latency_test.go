@@ -78,7 +78,7 @@ func TestLatencySentence(t *testing.T) {
 		}, true, []string{"the firewall is off"}},
 		"nothing": {func(r *result.Result) { r.Samples = nil }, true, []string{"No verdict"}},
 	} {
-		v := Verdict(latencyRun(c.change))
+		v := LatencyVerdict(latencyRun(c.change))
 		if v.Refused != c.refused {
 			t.Errorf("%s: refused %t, want %t: %s", name, v.Refused, c.refused, v.Sentence)
 		}
@@ -106,13 +106,13 @@ func TestLatencyFindings(t *testing.T) {
 		"tail":        {figures("selvage", "rules-100", map[string]float64{"rr_p9999": 500}), "Tail: the slowest of 10,000 transactions"},
 		"omission":    {figures("selvage", "rules-0", map[string]float64{"open_p9999": 900}), "Omission: transactions that are due at fixed times have a p99.99 of 900 µs"},
 	} {
-		findings := strings.Join(Verdict(latencyRun(c.change)).Findings, "\n")
+		findings := strings.Join(LatencyVerdict(latencyRun(c.change)).Findings, "\n")
 		if !strings.Contains(findings, c.want) {
 			t.Errorf("%s: want %q in\n%s", name, c.want, findings)
 		}
 	}
 	// Rates alone are figures without a verdict, and no noise.
-	rates := Verdict(latencyRun(func(r *result.Result) {
+	rates := LatencyVerdict(latencyRun(func(r *result.Result) {
 		for i := range r.Samples {
 			delete(r.Samples[i].Metrics, stats.RRP50)
 		}
@@ -121,7 +121,7 @@ func TestLatencyFindings(t *testing.T) {
 		t.Errorf("rates alone: %s", got)
 	}
 	// A quiet run has no complaints.
-	findings := strings.Join(Verdict(latencyRun(nil)).Findings, "\n")
+	findings := strings.Join(LatencyVerdict(latencyRun(nil)).Findings, "\n")
 	for _, unwanted := range []string{"Noise", "Machine", "Instrument", "Tail", "Omission", "Errors"} {
 		if strings.Contains(findings, unwanted+":") {
 			t.Errorf("unwanted %s in\n%s", unwanted, findings)

@@ -10,10 +10,10 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// mtuVerdict answers where packets that do not fit disappear: which targets have
+// MTUVerdict answers where packets that do not fit disappear: which targets have
 // a black hole, and what those that have none carry as they come.
-func mtuVerdict(r result.Result) result.Verdict {
-	e := mtuEvidence{gather(r)}
+func MTUVerdict(r result.Result) result.Verdict {
+	e := mtuEvidence{gather(r, stats.MTURows, stats.Baseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
 		v.Refused, v.Sentence = true, "No verdict: "+why+"."
@@ -154,3 +154,6 @@ func (e mtuEvidence) samples(name, caseName string) []result.Sample {
 	slices.SortStableFunc(found, func(a, b result.Sample) int { return a.Round - b.Round })
 	return found
 }
+
+// MTUDUT is the target that a verdict on r is about, "" for none.
+func MTUDUT(r result.Result) string { return gather(r, stats.MTURows, stats.Baseline).dut }

@@ -96,7 +96,7 @@ func TestMTUSentence(t *testing.T) {
 		}, "No verdict: no transfer was made that could fall into a black hole.", true},
 		"nothing": {func(r *result.Result) { *r = result.Result{Experiment: stats.MTU} }, "No verdict: no tunnel was measured.", true},
 	} {
-		v := Verdict(mtuRun(c.change))
+		v := MTUVerdict(mtuRun(c.change))
 		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
 			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
 		}
@@ -143,7 +143,7 @@ func TestMTUFindings(t *testing.T) {
 			}
 		}, []string{"One flow fills the whole machine (99 %), so this run cannot show"}, "4 flows carry"},
 	} {
-		findings := strings.Join(Verdict(mtuRun(c.change)).Findings, "\n")
+		findings := strings.Join(MTUVerdict(mtuRun(c.change)).Findings, "\n")
 		for _, want := range c.want {
 			if !strings.Contains(findings, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, findings)
@@ -152,42 +152,5 @@ func TestMTUFindings(t *testing.T) {
 		if c.not != "" && strings.Contains(findings, c.not) {
 			t.Errorf("%s: %q in\n%s", name, c.not, findings)
 		}
-	}
-}
-
-// Targets with an encapsulation in their name, and routed runs, in words.
-func TestNames(t *testing.T) {
-	rename := func(from, to string) func(*result.Result) {
-		return func(r *result.Result) {
-			for i := range r.Samples {
-				if r.Samples[i].Target == from {
-					r.Samples[i].Target = to
-				}
-			}
-			for i := range r.Targets {
-				if r.Targets[i].Name == from {
-					r.Targets[i].Name = to
-				}
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		change func(*result.Result)
-		want   string
-	}{
-		"Geneve":          {rename("selvage", "selvage-geneve"), "Selvage's Geneve carries 19.1 Gbit/s through Geneve, 1.06 × the plain bridge"},
-		"NVGRE":           {rename("selvage", "selvage-nvgre"), "through NVGRE"},
-		"OVS":             {rename("kernel", "ovs-geneve"), "; Open vSwitch (userspace, Geneve) carries 0.83 ×"},
-		"the run's":       {func(r *result.Result) { r.Parameters["encapsulation"] = "nvgre" }, "Selvage carries 19.1 Gbit/s through NVGRE"},
-		"kernel is VXLAN": {func(r *result.Result) { drop("selvage")(r); r.Parameters["encapsulation"] = "geneve" }, "through VXLAN"},
-		"routed":          {func(r *result.Result) { r.Parameters["routed"] = "true" }, "1.06 × plain routing [1.06, 1.06]"},
-	} {
-		if v := Verdict(run(c.change)); !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: %q, want %q", name, v.Sentence, c.want)
-		}
-	}
-	findings := strings.Join(Verdict(run(func(r *result.Result) { bridgeNetfilter("1")(r); r.Parameters["routed"] = "true" })).Findings, "\n")
-	if strings.Contains(findings, "plain bridge") || strings.Contains(findings, "netfilter") {
-		t.Errorf("a routed run speaks of bridges:\n%s", findings)
 	}
 }

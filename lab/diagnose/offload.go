@@ -16,10 +16,10 @@ const OffloadAim = 1.1
 // offloadEvidence is a result of the offload experiment.
 type offloadEvidence struct{ evidence }
 
-// offloadVerdict answers whether Selvage carries more than the kernel whatever offloads there
+// OffloadVerdict answers whether Selvage carries more than the kernel whatever offloads there
 // are. It stands on the means over all sizes.
-func offloadVerdict(r result.Result) result.Verdict {
-	e := offloadEvidence{gather(r)}
+func OffloadVerdict(r result.Result) result.Verdict {
+	e := offloadEvidence{gather(r, stats.OffloadRows, stats.OffloadBaseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
 		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
@@ -148,4 +148,9 @@ func KindWords(kind string) string {
 		return "checksums"
 	}
 	return kind
+}
+
+// OffloadDUT is the target that a verdict on r is about, "" for none.
+func OffloadDUT(r result.Result) string {
+	return gather(r, stats.OffloadRows, stats.OffloadBaseline).dut
 }

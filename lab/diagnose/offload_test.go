@@ -71,7 +71,7 @@ func TestOffloadVerdict(t *testing.T) {
 		"one round":    {offloadRounds(offloadRun(offloadAlways(1.3)), 1), true, "at least 3 rounds"},
 		"failed round": {offloadFailed(offloadRun(offloadAlways(1.3))), true, "has an error in vxlan/all-on/1k/one-way (no answer)"},
 	} {
-		v := Verdict(c.run)
+		v := OffloadVerdict(c.run)
 		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
 			t.Errorf("%s: %t, %s", name, v.Refused, v.Sentence)
 		}
@@ -126,7 +126,7 @@ func TestOffloadFindings(t *testing.T) {
 		}
 		return 1.5
 	})
-	v := Verdict(r)
+	v := OffloadVerdict(r)
 	// Alone, gro gives 1.25 with a ratio of 1; nothing at all gives 1 with one of 1.5.
 	offloadFinds(t, v, "Worst state", "Selvage itself carries least with coalescing alone: 1.25 Gbit/s", "what it lacks most is segmentation, which brings 2.00 ×", "60.0 % in softirq")
 	offloadFinds(t, v, "Single sizes", "of 16 cases, with coalescing alone and writes of 1kB 1.00 × [1.00, 1.00]; with coalescing alone and writes of 64kB")
@@ -139,7 +139,7 @@ func TestOffloadFindings(t *testing.T) {
 	offloadFinds(t, v, "Noise")
 
 	r.Parameters["kernel_without"] = "geneve, nvgre"
-	offloadFinds(t, Verdict(r), "Left out", "no device for geneve, nvgre")
+	offloadFinds(t, OffloadVerdict(r), "Left out", "no device for geneve, nvgre")
 }
 
 // With two states there is no attribution, and the cause says so.
@@ -149,8 +149,8 @@ func TestOffloadCauseUnmeasured(t *testing.T) {
 		stream, _ := stats.Streamed(s.Case)
 		return stream.State != stats.AllOn && stream.State != stats.AllOff
 	})
-	offloadFinds(t, Verdict(r), "Worst state", "carries least with all off", "Cause, which no other state here isolates: without checksums")
-	offloadFinds(t, Verdict(r), "Attribution")
+	offloadFinds(t, OffloadVerdict(r), "Worst state", "carries least with all off", "Cause, which no other state here isolates: without checksums")
+	offloadFinds(t, OffloadVerdict(r), "Attribution")
 }
 
 // Nothing that a run may leave behind breaks the words.

@@ -9,10 +9,10 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// transitVerdict answers how much of the machine's limit a data path leaves: of the
+// RFC2544Verdict answers how much of the machine's limit a data path leaves: of the
 // smallest frames that were sent into the tunnel, without loss.
-func transitVerdict(r result.Result) result.Verdict {
-	e := transitEvidence{gather(r)}
+func RFC2544Verdict(r result.Result) result.Verdict {
+	e := transitEvidence{gather(r, stats.RFC2544Rows, stats.Limit)}
 	v := result.Verdict{Findings: e.findings()}
 	switch why := e.refuse(); {
 	case e.dut == "":
@@ -176,3 +176,6 @@ func (e transitEvidence) title(name string) string {
 	}
 	return e.evidence.title(name)
 }
+
+// RFC2544DUT is the target that a verdict on r is about, "" for none.
+func RFC2544DUT(r result.Result) string { return gather(r, stats.RFC2544Rows, stats.Limit).dut }

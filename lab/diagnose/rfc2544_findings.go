@@ -16,7 +16,6 @@ const (
 	sizeNoise    = 0.95 // of a larger frame's rate: fewer packets than that contradict cost per packet
 	queueing     = 3    // times the p99 at 90 % of the NDR: at the NDR queues stand
 	fullLine     = 0.95 // of the line rate
-	busyBefore   = 0.15 // of all cores' time, before samples
 )
 
 // findings goes through what the NSX edge study asks of a transit run.
@@ -44,21 +43,6 @@ func (e transitEvidence) noisy() []string {
 		}
 	}
 	return out
-}
-
-// busy says when others were at work on the cores before samples were taken.
-func (e evidence) busy() []string {
-	var shares []float64
-	for _, s := range e.Samples {
-		if v, ok := s.Metrics["idle_busy"]; ok && s.Error == "" {
-			shares = append(shares, v)
-		}
-	}
-	iv := stats.Median(shares)
-	if iv.Median <= busyBefore {
-		return nil
-	}
-	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", share(iv.Median), iv.N)}
 }
 
 // generator says whether the generator or the device was measured.

@@ -79,7 +79,7 @@ func TestTransitSentence(t *testing.T) {
 			cases("limit", "encap-64", func(s *result.Sample) { s.Metrics[stats.NDR] = float64(3 + s.Round) })(r)
 		}, true, "the no-drop rate of limit spreads by"},
 	} {
-		v := Verdict(transitRun(c.change))
+		v := RFC2544Verdict(transitRun(c.change))
 		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
 			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
 		}
@@ -131,7 +131,7 @@ func TestTransitFindings(t *testing.T) {
 		"other tests": {figures("selvage", "encap-64", map[string]float64{"back_to_back": 2600, "recovery_ms": 0.4, "reset_ms": 31}), []string{
 			"Bursts: Selvage takes 2,600 frames", "Recovery: Selvage loses frames for 0.400 ms", "Reset: Selvage forwards again 31.0 ms"}, ""},
 	} {
-		findings := strings.Join(Verdict(transitRun(c.change)).Findings, "\n")
+		findings := strings.Join(RFC2544Verdict(transitRun(c.change)).Findings, "\n")
 		for _, want := range c.want {
 			if !strings.Contains(findings, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, findings)
@@ -182,7 +182,7 @@ func TestCacheVerdict(t *testing.T) {
 		"off alone":     {drop(stats.CacheOn), true, "No verdict: no case was measured both", "", ""},
 		"noise":         {cases(stats.CacheOff, "", func(s *result.Sample) { s.Metrics[stats.NSPerPacket] = 100 * float64(s.Round) }), true, "the time per packet of cache-off spreads", "", ""},
 	} {
-		v := Verdict(cacheRun(c.change))
+		v := CacheVerdict(cacheRun(c.change))
 		findings := strings.Join(v.Findings, "\n")
 		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) || !strings.Contains(findings, c.finding) {
 			t.Errorf("%s: refused %v, %q, want %q; findings\n%s\nwant %q", name, v.Refused, v.Sentence, c.want, findings, c.finding)

@@ -127,3 +127,8 @@ func (c *Ab) pins() (bulk, rr measure.Pin) {
 	}
 	return measure.Apart(), measure.Pin{}
 }
+
+// abCommands is the command as kong reads it.
+type abCommands struct {
+	Ab Ab `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one run."`
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/plant"
 	"github.com/selvage/selvage/lab/result"
@@ -61,7 +62,7 @@ func TestProof(t *testing.T) {
 	if len(windows) != *proofWindows {
 		t.Fatalf("%d windows, want %d", len(windows), *proofWindows)
 	}
-	whole := stats.Summarise(r)
+	whole := stats.ABRows(r)
 	t.Logf("%-12s %-16s %9s %9s %9s %8s %8s", "row", "", "equal", "planted", "measured", "sees", "n")
 	for _, row := range proofRows() {
 		equal, found, sees := 0, 0, []float64{}
@@ -159,8 +160,8 @@ type proofRun struct{ t *testing.T }
 func (proofRun) rounds() int { return defaultAb().Rounds }
 
 func defaultAb() *Ab {
-	c, err := parse("ab", "--targets=plain")
-	if err != nil {
+	c := new(abCommands)
+	if err := experimenttest.Parse(c, "ab", "--targets=plain"); err != nil {
 		panic(err)
 	}
 	return &c.Ab
@@ -174,7 +175,7 @@ func (p proofRun) calibrate() proofHarm {
 	guess := proofHarm{Harm: plant.Harm{UDP: 250, SmallTCP: 400, BulkTCP: 1200}, transit: 300}
 	r := p.record(guess, rounds)
 	scaled := func(turns uint32, row proofRow) uint32 {
-		longer := of(p.t, stats.Summarise(r), harmed, row).Ratio
+		longer := of(p.t, stats.ABRows(r), harmed, row).Ratio
 		if row.higher {
 			longer = 1 / longer
 		}
@@ -197,7 +198,8 @@ func (p proofRun) record(harm proofHarm, rounds int) result.Result {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c, err := parse("ab", "--targets", strings.Join([]string{same + "=" + own, again + "=" + own, harmed + "=" + own}, ","),
+	c := new(abCommands)
+	err = experimenttest.Parse(c, "ab", "--targets", strings.Join([]string{same + "=" + own, again + "=" + own, harmed + "=" + own}, ","),
 		"--cases", "tcp,rr,udp,transit", "--rounds", fmt.Sprint(rounds))
 	if err != nil {
 		p.t.Fatal(err)

@@ -7,29 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// parse reads a command line of selvage lab.
-func parse(args ...string) (*Commands, error) {
-	c := new(Commands)
-	parser, err := kong.New(c, kong.Exit(func(int) {}))
-	if err != nil {
-		return nil, err
-	}
-	_, err = parser.Parse(args)
-	return c, err
-}
-
 func parseAb(t *testing.T, args ...string) *Ab {
 	t.Helper()
-	c, err := parse(append([]string{"ab"}, args...)...)
-	if err != nil {
+	c := new(abCommands)
+	if err := experimenttest.Parse(c, append([]string{"ab"}, args...)...); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return &c.Ab
@@ -113,7 +101,7 @@ func TestUsage(t *testing.T) {
 		"--targets=selvage-nvgre --inner-mtu=1459":        "1280 … 1458",
 		"--targets=selvage-nvgre,kernel --inner-mtu=1451": "1280 … 1450",
 	} {
-		_, err := parse(append([]string{"ab"}, strings.Fields(args)...)...)
+		err := experimenttest.Parse(new(abCommands), append([]string{"ab"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", args, err, want)
 		}
@@ -162,27 +150,6 @@ func TestBuilds(t *testing.T) {
 	r := ab.describe(&Console{}, time.Now())
 	if got := r.Parameters["programs"]; got != "new=/bin/ls, old=/bin/sh, selvage=/bin/ls" {
 		t.Errorf("parameter %q", got)
-	}
-}
-
-// The other experiments take builds too.
-func TestBuildsOfOtherExperiments(t *testing.T) {
-	c, err := parse("rfc2544", "--quick", "--targets=limit,old=/bin/sh,selvage=/bin/ls")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{"old": "/bin/sh", "selvage": "/bin/ls"} {
-		if got, ok := c.Rfc2544.forwarder(name).(topo.TransitSelvage); !ok || got.Binary != want {
-			t.Errorf("rfc2544: %s is %+v", name, got)
-		}
-	}
-	if c, err = parse("latency", "--quick", "--targets=kernel,old=/bin/sh"); err != nil || c.Latency.programs["old"] != "/bin/sh" {
-		t.Errorf("latency: %v, %v", c.Latency.programs, err)
-	}
-	for _, experiment := range []string{"rfc2544", "latency"} {
-		if _, err := parse(experiment, "--quick", "--targets=kernel=/bin/sh"); err == nil || !strings.Contains(err.Error(), "kernel is no edge") {
-			t.Errorf("%s: %v", experiment, err)
-		}
 	}
 }
 
@@ -263,7 +230,7 @@ func TestControl(t *testing.T) {
 		"--control=evpn --family=6 --targets=plain,kernel": "FRR before version 10.6",
 		"--control=evpn --targets=plain,ovs":               "ovs bridges only",
 	} {
-		if _, err := parse(append([]string{"ab"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if err := experimenttest.Parse(new(abCommands), append([]string{"ab"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/attack"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -92,7 +93,7 @@ func (c *Attack) checkTimes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it keeps the samples
 // that it has. It fails when a sample did.
 func (c *Attack) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.Attack, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.AttackExperiment(), c.Results, c.Output, c.measure)
 }
 
 // plan lists the samples: in each round one attack after the other, and of each all targets in the
@@ -137,4 +138,9 @@ func (c *Attack) path(target string) topo.AttackPath {
 		return topo.AttackOVS{}
 	}
 	return topo.AttackSelvage{Binary: c.SelvageBinary}
+}
+
+// attackCommands is the command as kong reads it.
+type attackCommands struct {
+	Attack Attack `cmd:"" help:"Attack data paths from a port, the underlay and by BGP, and measure what others lose."`
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/attack"
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
+// parseAttack reads a command line.
 func parseAttack(args string) (*Attack, error) {
-	c, err := parse(append([]string{"attack"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Attack, nil
+	c := new(attackCommands)
+	err := experimenttest.Parse(c, append([]string{"attack"}, strings.Fields(args)...)...)
+	return &c.Attack, err
 }
 
 func TestAttackValidate(t *testing.T) {

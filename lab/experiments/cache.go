@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
@@ -95,7 +96,7 @@ func (c *Cache) checkTrials() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Cache) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.Cache, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.CacheExperiment(), c.Results, c.Output, c.measure)
 }
 
 // plan lists the samples: one case after the other in each round, and for each case
@@ -272,4 +273,9 @@ func numbers(list []int) string {
 		words[i] = strconv.Itoa(n)
 	}
 	return strings.Join(words, ", ")
+}
+
+// cacheCommands is the command as kong reads it.
+type cacheCommands struct {
+	Cache Cache `cmd:"" help:"Measure what the flow cache saves, by flows and routes."`
 }

@@ -107,3 +107,8 @@ func (c *Converge) parameters() map[string]string {
 	}
 	return p
 }
+
+// convergeCommands is the command as kong reads it.
+type convergeCommands struct {
+	Converge Converge `cmd:"" help:"Move hosts and fail edges, links and route reflectors in an EVPN fabric, and measure when packets flow again."`
+}

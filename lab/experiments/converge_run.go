@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
@@ -15,7 +16,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the events that it has. It fails when one could not be measured.
 func (c *Converge) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.Converge, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.ConvergeExperiment(), c.Results, c.Output, c.measure)
 }
 
 // convergeExtra is about what an event takes besides watching: flows and captures that begin

@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
 
+// parseConverge reads a command line.
 func parseConverge(args string) (*Converge, error) {
-	c, err := parse(append([]string{"converge"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Converge, nil
+	c := new(convergeCommands)
+	err := experimenttest.Parse(c, append([]string{"converge"}, strings.Fields(args)...)...)
+	return &c.Converge, err
 }
 
 func TestConvergeValidate(t *testing.T) {

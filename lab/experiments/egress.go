@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -132,5 +133,10 @@ func (c *Egress) checkSizes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Egress) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.Egress, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.EgressExperiment(), c.Results, c.Output, c.measure)
+}
+
+// egressCommands is the command as kong reads it.
+type egressCommands struct {
+	Egress Egress `cmd:"" help:"Measure egress: node to node, tunnel to tunnel, workload to gateway to target, with and without NAT."`
 }

@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
+// parseEgress reads a command line.
 func parseEgress(args string) (*Egress, error) {
-	c, err := parse(append([]string{"egress"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Egress, nil
+	c := new(egressCommands)
+	err := experimenttest.Parse(c, append([]string{"egress"}, strings.Fields(args)...)...)
+	return &c.Egress, err
 }
 
 func TestEgressValidate(t *testing.T) {

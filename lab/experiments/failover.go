@@ -120,3 +120,8 @@ func (c *Failover) plan() []killStep {
 
 // String names the kill in a progress line.
 func (s killStep) String() string { return fmt.Sprintf("kill %d: %s", s.round, s.caseName) }
+
+// failoverCommands is the command as kong reads it.
+type failoverCommands struct {
+	Failover Failover `cmd:"" help:"Kill gateways, tunnel endpoints or edges, and measure what flows lose."`
+}

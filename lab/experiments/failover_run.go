@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
@@ -18,7 +19,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the kills that it has. It fails when one could not be measured.
 func (c *Failover) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.Failover, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.FailoverExperiment(), c.Results, c.Output, c.measure)
 }
 
 const (

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
 
+// parseFailover reads a command line.
 func parseFailover(args string) (*Failover, error) {
-	c, err := parse(append([]string{"failover"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Failover, nil
+	c := new(failoverCommands)
+	err := experimenttest.Parse(c, append([]string{"failover"}, strings.Fields(args)...)...)
+	return &c.Failover, err
 }
 
 func TestFailoverValidate(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -131,10 +132,15 @@ func (c *Latency) checkTimes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Latency) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.Latency, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.LatencyExperiment(), c.Results, c.Output, c.measure)
 }
 
 // String names what is compared, for the progress.
 func (c *Latency) String() string {
 	return fmt.Sprintf("%s; rules %s; %s", strings.Join(c.Targets, ", "), numbers(c.Rules), strings.Join(c.Scenarios, ", "))
+}
+
+// latencyCommands is the command as kong reads it.
+type latencyCommands struct {
+	Latency Latency `cmd:"" help:"Measure what a firewall adds to a round trip, a connection and a packet, by number of rules."`
 }

@@ -12,15 +12,15 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/stats"
 )
 
+// parseLatency reads a command line.
 func parseLatency(args string) (*Latency, error) {
-	c, err := parse(append([]string{"latency"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Latency, nil
+	c := new(latencyCommands)
+	err := experimenttest.Parse(c, append([]string{"latency"}, strings.Fields(args)...)...)
+	return &c.Latency, err
 }
 
 func TestLatencyValidate(t *testing.T) {
@@ -188,5 +188,15 @@ func TestTurbo(t *testing.T) {
 		if got := turbo(tt[0], tt[1]); got != tt[2] {
 			t.Errorf("no_turbo %s, boost %s: %s, want %s", tt[0], tt[1], got, tt[2])
 		}
+	}
+}
+
+// Programs of targets are edges of another build.
+func TestLatencyBuilds(t *testing.T) {
+	if c, err := parseLatency("--quick --targets=kernel,old=/bin/sh"); err != nil || c.programs["old"] != "/bin/sh" {
+		t.Errorf("%v, %v", c.programs, err)
+	}
+	if _, err := parseLatency("--quick --targets=kernel=/bin/sh"); err == nil || !strings.Contains(err.Error(), "kernel is no edge") {
+		t.Errorf("%v", err)
 	}
 }

@@ -95,3 +95,8 @@ func (c *Mtu) ab() *Ab {
 func (c *Mtu) pathMTU(target string, underlay int) int {
 	return underlay - c.ab().overhead(target)
 }
+
+// mtuCommands is the command as kong reads it.
+type mtuCommands struct {
+	Mtu Mtu `cmd:"" help:"Find where oversized packets disappear, what fixes it, and what limits the rate."`
+}

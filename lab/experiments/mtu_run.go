@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -16,7 +17,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Mtu) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.MTU, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.MTUExperiment(), c.Results, c.Output, c.measure)
 }
 
 // measure goes through the settings. With an error the result holds what was

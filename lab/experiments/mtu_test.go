@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
 func parseMtu(t *testing.T, args ...string) *Mtu {
 	t.Helper()
-	c, err := parse(append([]string{"mtu"}, args...)...)
-	if err != nil {
+	c := new(mtuCommands)
+	if err := experimenttest.Parse(c, append([]string{"mtu"}, args...)...); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return &c.Mtu
@@ -38,7 +39,7 @@ func TestMtuUsage(t *testing.T) {
 		"--family=5":                                    "family",
 		"--output=xml":                                  "output",
 	} {
-		_, err := parse(append([]string{"mtu"}, strings.Fields(args)...)...)
+		err := experimenttest.Parse(new(mtuCommands), append([]string{"mtu"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", args, err, want)
 		}

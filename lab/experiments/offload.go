@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -142,5 +143,10 @@ func (c *Offload) innerMTU() int {
 // samples that it has. It fails when a sample did.
 func (c *Offload) Run(ctx context.Context, console *Console) error {
 	restoreSwitched(ctx, console.Err)
-	return runExperiment(ctx, console, stats.Offload, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.OffloadExperiment(), c.Results, c.Output, c.measure)
+}
+
+// offloadCommands is the command as kong reads it.
+type offloadCommands struct {
+	Offload Offload `cmd:"" help:"Measure what offloads gain by write size, in several states and data paths."`
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -26,15 +25,19 @@ func (c *Report) Run(_ context.Context, console *Console) error {
 	if err != nil {
 		return err
 	}
-	conclude(&r)
+	e, err := madeBy(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Result, err)
+	}
+	conclude(e, &r)
 	if c.Output == "-" {
-		return report.HTML(console.Out, r)
+		return e.Page(console.Out, r)
 	}
 	name := c.Output
 	if name == "" {
 		name = filepath.Join(filepath.Dir(c.Result), reportFile)
 	}
-	if err := writeFile(name, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
+	if err := writeFile(name, func(w io.Writer) error { return e.Page(w, r) }); err != nil {
 		return err
 	}
 	fmt.Fprintln(console.Err, name)

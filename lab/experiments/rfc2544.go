@@ -211,3 +211,8 @@ func transitEncapsulation(target string) overlay.Encapsulation {
 func imix() []gen.Share {
 	return []gen.Share{{Frame: 64, Weight: 7}, {Frame: 594, Weight: 4}, {Frame: mtuFrame, Weight: 1}}
 }
+
+// rfc2544Commands is the command as kong reads it.
+type rfc2544Commands struct {
+	Rfc2544 Rfc2544 `cmd:"" name:"rfc2544" help:"Measure transit between uplinks and tunnels by RFC 2544: rates without loss and with little, latency, loss."`
+}

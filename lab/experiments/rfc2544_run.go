@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -18,7 +19,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Rfc2544) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.RFC2544, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.RFC2544Experiment(), c.Results, c.Output, c.measure)
 }
 
 // transitRun is a run of an experiment on transit and how far it is.

@@ -7,25 +7,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/topo"
 )
 
+// parseRfc2544 reads a command line.
 func parseRfc2544(args string) (*Rfc2544, error) {
-	c, err := parse(append([]string{"rfc2544"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Rfc2544, nil
+	c := new(rfc2544Commands)
+	err := experimenttest.Parse(c, append([]string{"rfc2544"}, strings.Fields(args)...)...)
+	return &c.Rfc2544, err
 }
 
+// parseCache reads a command line.
 func parseCache(args string) (*Cache, error) {
-	c, err := parse(append([]string{"cache"}, strings.Fields(args)...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &c.Cache, nil
+	c := new(cacheCommands)
+	err := experimenttest.Parse(c, append([]string{"cache"}, strings.Fields(args)...)...)
+	return &c.Cache, err
 }
 
 func TestRfc2544Validate(t *testing.T) {
@@ -202,5 +202,21 @@ func TestCachePlan(t *testing.T) {
 	}
 	if len(seen) != 8 || seen["flows-1280-routes-1000 cache-off"] != 3 {
 		t.Errorf("samples %v", seen)
+	}
+}
+
+// Programs of targets are edges of another build.
+func TestRfc2544Builds(t *testing.T) {
+	c, err := parseRfc2544("--quick --targets=limit,old=/bin/sh,selvage=/bin/ls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"old": "/bin/sh", "selvage": "/bin/ls"} {
+		if got, ok := c.forwarder(name).(topo.TransitSelvage); !ok || got.Binary != want {
+			t.Errorf("%s is %+v", name, got)
+		}
+	}
+	if _, err := parseRfc2544("--quick --targets=kernel=/bin/sh"); err == nil || !strings.Contains(err.Error(), "kernel is no edge") {
+		t.Errorf("%v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
@@ -23,12 +24,12 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Ab) Run(ctx context.Context, console *Console) error {
-	return runExperiment(ctx, console, stats.AB, c.Results, c.Output, c.measure)
+	return runExperiment(ctx, console, report.ABExperiment(), c.Results, c.Output, c.measure)
 }
 
 // runExperiment makes the directory of a run under results, measures, and writes and prints
 // what came of it.
-func runExperiment(ctx context.Context, console *Console, experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+func runExperiment(ctx context.Context, console *Console, e experiment.Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
@@ -36,26 +37,26 @@ func runExperiment(ctx context.Context, console *Console, experiment, results, o
 	defer stop()
 	restoreDead(ctx, console.Err)
 	began := time.Now()
-	dir, err := newRunDir(results, experiment, began)
+	dir, err := newRunDir(results, e.Name, began)
 	if err != nil {
 		return err
 	}
 	r, failed := measure(ctx, console, began)
-	return finish(console, dir, output, r, failed)
+	return finish(console, e, dir, output, r, failed)
 }
 
 // finish concludes a run, writes its files and prints it. It fails when the run did
 // (failed) or a sample.
-func finish(console *Console, dir, output string, r result.Result, failed error) error {
+func finish(console *Console, e experiment.Experiment, dir, output string, r result.Result, failed error) error {
 	if len(r.Samples) == 0 {
 		return errors.Join(failed, os.Remove(dir))
 	}
-	conclude(&r)
-	err := save(dir, r, console.Err)
+	conclude(e, &r)
+	err := save(e, dir, r, console.Err)
 	if output == "json" {
 		err = errors.Join(err, result.Write(console.Out, r))
 	} else {
-		err = errors.Join(err, report.Table(console.Out, r))
+		err = errors.Join(err, e.Table(console.Out, r))
 	}
 	if lines := stats.Errors(r); len(lines) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("%d of %d samples failed; the first: %s", len(lines), len(r.Samples), lines[0]))

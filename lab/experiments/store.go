@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/selvage/selvage/lab/diagnose"
-	"github.com/selvage/selvage/lab/report"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
-	"github.com/selvage/selvage/lab/stats"
 )
 
 // Files of a run's directory.
@@ -47,9 +45,9 @@ func newRunDir(root, experiment string, now time.Time) (string, error) {
 const interrupted = "interrupted"
 
 // conclude computes what follows from the samples: summary and verdict.
-func conclude(r *result.Result) {
-	r.Summary = stats.Summarise(*r)
-	r.Verdict = diagnose.Verdict(*r)
+func conclude(e experiment.Experiment, r *result.Result) {
+	r.Summary = e.Summarise(*r)
+	r.Verdict = e.Verdict(*r)
 	if where := r.Parameters[interrupted]; where != "" {
 		r.Verdict.Refused = true
 		r.Verdict.Sentence = "No verdict: the run was interrupted in " + where + ". Run it again to the end."
@@ -57,11 +55,11 @@ func conclude(r *result.Result) {
 }
 
 // save writes result and report of a run into its directory and says so on log.
-func save(dir string, r result.Result, log io.Writer) error {
+func save(e experiment.Experiment, dir string, r result.Result, log io.Writer) error {
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer, result.Result) error
-	}{{resultFile, result.Write}, {reportFile, report.HTML}} {
+	}{{resultFile, result.Write}, {reportFile, e.Page}} {
 		name := filepath.Join(dir, file.name)
 		if err := writeFile(name, func(w io.Writer) error { return file.write(w, r) }); err != nil {
 			return err

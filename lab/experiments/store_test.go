@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/report"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -71,7 +72,7 @@ func TestWriteFile(t *testing.T) {
 
 func TestConcludeInterrupted(t *testing.T) {
 	r := result.Result{Parameters: map[string]string{interrupted: "round 2 of 5"}}
-	conclude(&r)
+	conclude(report.ABExperiment(), &r)
 	if !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in round 2 of 5") {
 		t.Errorf("%+v", r.Verdict)
 	}

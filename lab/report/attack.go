@@ -1,13 +1,16 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -69,7 +72,7 @@ func (v attackView) Verdicts() []attackLine {
 	var lines []attackLine
 	for _, caseName := range stats.Cases(v.Result) {
 		l := attackLine{Case: caseName, Title: v.Parameters[stats.AttackTitle+caseName]}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			l.Cells = append(l.Cells, v.verdict(name, caseName))
 		}
 		lines = append(lines, l)
@@ -120,7 +123,7 @@ func (v attackView) Columns() int { return len(v.Heads()) }
 func (v attackView) Figures() []attackFigures {
 	var lines []attackFigures
 	for _, caseName := range stats.Cases(v.Result) {
-		for i, name := range v.names {
+		for i, name := range v.Names() {
 			lines = append(lines, v.figuresOf(caseName, name, i == 0))
 		}
 	}
@@ -128,7 +131,7 @@ func (v attackView) Figures() []attackFigures {
 }
 
 func (v attackView) figuresOf(caseName, name string, first bool) attackFigures {
-	l := attackFigures{Case: caseName, Target: name, Color: v.color(name), First: first}
+	l := attackFigures{Case: caseName, Target: name, Color: v.Color(name), First: first}
 	if !v.outcome(name, caseName).Made() {
 		cell := v.verdict(name, caseName)
 		l.Why = strings.TrimSuffix(cell.Word+": "+cell.Detail, ": ")
@@ -167,7 +170,7 @@ func attackValue(row result.Row) string {
 // Cards say how many attacks each target withstands.
 func (v attackView) Cards() []card {
 	var cards []card
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		made, held, open := 0, 0, 0
 		crossed := 0.0
 		for _, caseName := range stats.Cases(v.Result) {
@@ -211,7 +214,7 @@ func (v attackView) Confidence() string {
 // chances say how far apart unattacked slices are by themselves.
 func (v attackView) chances() string {
 	var words []string
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		var of []string
 		for _, limit := range stats.AttackLimits(v.Result) {
 			if chance, known := stats.Chance(v.Result, name, limit); known && limit.Control != "" {
@@ -248,4 +251,24 @@ func (v attackView) Picture() string {
 other1, bystander ──────── host A      ║       host B ─── other2     segment blue, another tenant's
 outside ────────────────── host A   stranger
 The ports of loose and bystander are not guarded; all others take their guest's own addresses alone.`
+}
+
+//go:embed attack.html
+var attackPage string
+
+// attackViewOf prepares r for drawing.
+func attackViewOf(r result.Result) attackView {
+	v := newView(r, "", diagnose.AttackDUT(r))
+	return attackView{v}
+}
+
+// AttackPage writes r as one self-contained page.
+func AttackPage(w io.Writer, r result.Result) error { return Page(w, attackPage, attackViewOf(r)) }
+
+// AttackTable writes the summary of r for a terminal.
+func AttackTable(w io.Writer, r result.Result) error { return attackTable(w, attackViewOf(r)) }
+
+// AttackExperiment is the experiment.
+func AttackExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Attack, Summarise: stats.AttackRows, Verdict: diagnose.AttackVerdict, Page: AttackPage, Table: AttackTable}
 }

@@ -49,7 +49,7 @@ func (v attackView) kept(limit stats.AttackLimit, width, left float64, class str
 	for i, caseName := range cases {
 		y := above + pitch*(float64(i)+0.5)
 		c.text(left-10, y+4, "small e", caseName)
-		for k, name := range v.names {
+		for k, name := range v.Names() {
 			row, ok := stats.Find(v.Summary, name, caseName, limit.Metric)
 			if !ok {
 				continue
@@ -57,8 +57,8 @@ func (v attackView) kept(limit stats.AttackLimit, width, left float64, class str
 			drawn = true
 			title := fmt.Sprintf("%s, %s: %s ×", name, caseName, stats.Figure(row.Median))
 			words += title + ". "
-			at := y + 5*(float64(k)-float64(len(v.names)-1)/2)
-			c.open(v.color(name), title)
+			at := y + 5*(float64(k)-float64(len(v.Names())-1)/2)
+			c.open(v.Color(name), title)
 			c.line(x(min(row.Lo, keptEdge)), at, x(min(row.Hi, keptEdge)), at, "range")
 			c.dot(x(min(row.Median, keptEdge)), at, 3.6, "spot")
 			c.close()

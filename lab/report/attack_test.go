@@ -4,10 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
+
+func TestGoldenAttack(t *testing.T) { experimenttest.Golden(t, AttackExperiment(), stats.Attack) }
 
 // TestOddAttack draws what interrupted, small and broken runs leave behind.
 func TestOddAttack(t *testing.T) {
@@ -18,32 +21,32 @@ func TestOddAttack(t *testing.T) {
 	}{
 		"nothing":      {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Attack} }, "Verdict refused"},
 		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"ovs alone":    {keeping(func(s result.Sample) bool { return s.Target == "ovs" }), "it has no NAT"},
-		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "Who holds"},
-		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
-		"zeros":        {eachSample("", "", zeroed), "Who holds"},
-		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
-		"wild ratios":  {eachSample("selvage", "bum-storm", func(s *result.Sample) { s.Metrics[stats.KeptRR+"_same"] = 1e9 }), "What honest pairs keep"},
+		"ovs alone":    {experimenttest.Keeping(func(s result.Sample) bool { return s.Target == "ovs" }), "it has no NAT"},
+		"one round":    {experimenttest.Keeping(func(s result.Sample) bool { return s.Round == 1 }), "Who holds"},
+		"all failed":   {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":        {experimenttest.EachSample("", "", experimenttest.Zeroed), "Who holds"},
+		"hostile name": {experimenttest.EachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
+		"wild ratios":  {experimenttest.EachSample("selvage", "bum-storm", func(s *result.Sample) { s.Metrics[stats.KeptRR+"_same"] = 1e9 }), "What honest pairs keep"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := recordedAs(t, stats.Attack)
+			r := experimenttest.Recorded(t, stats.Attack)
 			c.change(&r)
-			drawOdd(t, r, c.want)
+			experimenttest.DrawOdd(t, AttackExperiment(), r, c.want)
 		})
 	}
 }
 
 // Each target has a verdict on each attack: it holds, it loses what, or there is nothing to attack.
 func TestAttackVerdicts(t *testing.T) {
-	r := recordedAs(t, stats.Attack)
+	r := experimenttest.Recorded(t, stats.Attack)
 	r.Summary, r.Verdict = nil, result.Verdict{}
-	eachSample("selvage", "bum-storm", func(s *result.Sample) {
+	experimenttest.EachSample("selvage", "bum-storm", func(s *result.Sample) {
 		s.Metrics = map[string]float64{stats.Crossed: 0, stats.KeptTCP + "_same": 1, stats.KeptRR + "_same": 1, stats.KeptConnections + "_same": 1}
 	})(&r)
-	v := attackView{newView(r)}
+	v := attackViewOf(AttackExperiment().Complete(r))
 	words := map[string]bool{}
 	for _, l := range v.Verdicts() {
-		if len(l.Cells) != len(v.names) || l.Title == "" {
+		if len(l.Cells) != len(v.Names()) || l.Title == "" {
 			t.Errorf("%s: %+v", l.Case, l)
 		}
 		for _, c := range l.Cells {

@@ -18,70 +18,6 @@ type figure struct {
 	Wide, Narrow template.HTML
 }
 
-// Bars are the medians of the main metrics, one panel each.
-func (v view) Bars() []figure {
-	var figures []figure
-	for _, m := range []stats.Metric{
-		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("tcp", "retransmits"),
-		metric("rr-1", "rr_p50"), metric("rr-1024", "rr_p50"), metric("udp", "udp_pps"),
-		metric(stats.TransitEncap, stats.NDR), metric(stats.TransitDecap, stats.NDR),
-	} {
-		if f, ok := v.bars(m); ok {
-			figures = append(figures, f)
-		}
-	}
-	return figures
-}
-
-// bars draws one metric: a bar a target from zero, its interval, its median
-// and ratio, and a rule at the baseline's median.
-func (v view) bars(m stats.Metric) (figure, bool) {
-	const width, left, right, pitch, thick = 360, 68, 228, 30, 15
-	var rows []result.Row
-	top := 0.0
-	for _, name := range v.names {
-		if row, ok := v.row(name, m); ok {
-			rows = append(rows, row)
-			top = max(top, row.Hi)
-		}
-	}
-	if len(rows) == 0 {
-		return figure{}, false
-	}
-	scale := func(x float64) float64 {
-		if top == 0 {
-			return left
-		}
-		return left + x/top*(right-left)
-	}
-	c := newCanvas(width, float64(len(rows)*pitch+6))
-	if base, ok := v.row(v.baseline(), m); ok {
-		c.line(scale(base.Median), 0, scale(base.Median), c.h-4, "baseline")
-	}
-	var words []string
-	for i, row := range rows {
-		y := float64(i*pitch) + 4
-		mid := y + thick/2.0 + 1
-		c.open(v.color(row.Target), describe(row))
-		c.rect(0, y-4, width, pitch, 0, "hit")
-		c.text(0, mid+4, "name", brief(row.Target, 8))
-		c.rect(left, y+1, max(scale(row.Median)-left, 1), thick, 2, "bar")
-		c.whisker(scale(row.Lo), scale(row.Hi), mid)
-		c.text(289, mid+4, "value e", stats.In(row.Median, row.Unit))
-		c.text(358, mid+4, ratioClass(row)+" e", ratioLabel(row))
-		c.close()
-		words = append(words, describe(row))
-	}
-	better := "lower is better"
-	if m.Higher {
-		better = "higher is better"
-	}
-	return figure{
-		Title: m.Title, Unit: m.Unit + ", " + better,
-		Wide: c.svg("any", m.Title+" by target. "+strings.Join(words, ". ")),
-	}, true
-}
-
 // describe is a row in words, for tooltips and text alternatives.
 func describe(row result.Row) string {
 	s := fmt.Sprintf("%s: median %s %s, interval %s to %s, n = %d", row.Target,
@@ -125,9 +61,9 @@ func (v view) strip(m stats.Metric) template.HTML {
 	const width, height, pad, room = 184, 46, 24, 50
 	var rows []result.Row // the subject last, so that it is drawn on top
 	reach := math.Log(1.15)
-	for _, name := range append(slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return name == v.dut }), v.dut) {
+	for _, name := range append(slices.DeleteFunc(slices.Clone(v.Names()), func(name string) bool { return name == v.dut }), v.dut) {
 		row, ok := v.row(name, m)
-		if !ok || row.RatioLo <= 0 || name == v.baseline() || name == "wire" {
+		if !ok || row.RatioLo <= 0 || name == v.Baseline() || name == "wire" {
 			continue
 		}
 		rows = append(rows, row)
@@ -143,10 +79,10 @@ func (v view) strip(m stats.Metric) template.HTML {
 	c := newCanvas(width, height)
 	c.line(0, 23, width, 23, "axis")
 	c.line(x(1), 13, x(1), 33, "baseline")
-	c.text(x(1), 44, "tiny m", v.baseline())
+	c.text(x(1), 44, "tiny m", v.Baseline())
 	var words []string
 	for _, row := range rows {
-		c.open(v.color(row.Target), describe(row))
+		c.open(v.Color(row.Target), describe(row))
 		c.line(x(row.RatioLo), 23, x(row.RatioHi), 23, "range")
 		c.dot(x(row.Ratio), 23, 5, "spot")
 		c.close()
@@ -159,11 +95,11 @@ func (v view) strip(m stats.Metric) template.HTML {
 			continue
 		}
 		taken = append(taken, at)
-		c.open(v.color(row.Target), "")
+		c.open(v.Color(row.Target), "")
 		c.text(at, 11, "tiny m own", brief(row.Target, 8))
 		c.close()
 	}
-	return c.svg("strip", "Ratios to "+v.baseline()+". "+strings.Join(words, ". "))
+	return c.svg("strip", "Ratios to "+v.Baseline()+". "+strings.Join(words, ". "))
 }
 
 // brief fits a target's name into n characters: "s-geneve" of

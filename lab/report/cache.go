@@ -1,11 +1,14 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -90,7 +93,7 @@ func (v cacheView) Times() []figure {
 	var figures []figure
 	for _, n := range v.routes() {
 		var lines []plotLine
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			l := plotLine{name: name}
 			for _, load := range v.with(n) {
 				if row, ok := v.find(name, load, v.metric()); ok {
@@ -115,7 +118,7 @@ func (v cacheView) Times() []figure {
 }
 
 // Lengths is how long a sample took.
-func (v cacheView) Lengths() string { return v.lengths() }
+func (v cacheView) Lengths() string { return v.sampleTimes() }
 
 // claimed is the best share that the NSX edge study claims to be saved.
 const claimed = 0.75
@@ -144,7 +147,7 @@ func (v cacheView) Saved() []figure {
 			y := float64(i)*pitch + 4
 			label := fmt.Sprintf("%s flows: %s %%, interval %s to %s, n = %d", counted(float64(l.Flows)), percent(row.Median), percent(row.Lo), percent(row.Hi), row.N)
 			words += label + ". "
-			c.open(v.color(stats.CacheOn), label)
+			c.open(v.Color(stats.CacheOn), label)
 			c.text(left-8, y+14, "name e", counted(float64(l.Flows)))
 			c.rect(left, y+2, x(row.Median)-left, thick, 2, "bar")
 			c.whisker(x(row.Lo), x(row.Hi), y+2+thick/2)
@@ -195,4 +198,25 @@ func cacheTable(w io.Writer, v cacheView) error {
 	}
 	b.WriteByte('\n')
 	return writeText(w, &b, v.Verdict)
+}
+
+//go:embed cache.html
+var cachePage string
+
+// cacheViewOf prepares r for drawing.
+func cacheViewOf(r result.Result) cacheView {
+	v := newView(r, stats.CacheOff, diagnose.CacheDUT(r))
+	v.colors = map[string]string{stats.CacheOff: "k-wire", stats.CacheOn: "k-selvage"}
+	return cacheView{v}
+}
+
+// CachePage writes r as one self-contained page.
+func CachePage(w io.Writer, r result.Result) error { return Page(w, cachePage, cacheViewOf(r)) }
+
+// CacheTable writes the summary of r for a terminal.
+func CacheTable(w io.Writer, r result.Result) error { return cacheTable(w, cacheViewOf(r)) }
+
+// CacheExperiment is the experiment.
+func CacheExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Cache, Summarise: stats.CacheRows, Verdict: diagnose.CacheVerdict, Page: CachePage, Table: CacheTable}
 }

@@ -1,10 +1,14 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -110,7 +114,7 @@ func (v convergeView) Blocks() []convergeBlock {
 	var blocks []convergeBlock
 	for _, caseName := range v.cases() {
 		b := convergeBlock{Case: caseName, Words: v.Parameters["fault_"+caseName]}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			if row, ok := v.find(name, caseName, stats.OutageP99); ok {
 				b.Lines = append(b.Lines, v.line(row))
 			}
@@ -132,7 +136,7 @@ func (v convergeView) line(row result.Row) convergeLine {
 	case stats.LostInAll(v.Result, row.Target, row.Case) == 0: // what is left is the machine's noise
 		ratio = "–"
 	}
-	return convergeLine{Target: row.Target, Color: v.color(row.Target), Cells: []string{
+	return convergeLine{Target: row.Target, Color: v.Color(row.Target), Cells: []string{
 		strconv.Itoa(len(stats.Events(v.Result, row.Target, row.Case))), strconv.Itoa(row.N),
 		figure(stats.OutageP50), stats.Figure(row.Median), figure(stats.OutageMax), figure(stats.AffectedFlows),
 		stats.In(stats.LostInAll(v.Result, row.Target, row.Case), "count"), ratio,
@@ -150,12 +154,12 @@ func (v convergeView) WayLines() []wayLine {
 	var lines []wayLine
 	for _, caseName := range v.cases() {
 		for _, way := range stats.Ways(v.Result, caseName) {
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				outages := stats.Pooled(stats.Events(v.Result, name, caseName), stats.WaySeries(way))
 				if len(outages) == 0 {
 					continue
 				}
-				lines = append(lines, wayLine{caseName, way, name, v.color(name), []string{
+				lines = append(lines, wayLine{caseName, way, name, v.Color(name), []string{
 					strconv.Itoa(len(outages)), stats.Figure(stats.Quantile(outages, 0.5)), stats.Figure(stats.Quantile(outages, 0.99)), stats.Figure(outages[len(outages)-1]),
 				}})
 			}
@@ -180,7 +184,7 @@ func (v convergeView) stepped() []string {
 func (v convergeView) StepHeads() []string {
 	var heads []string
 	for _, caseName := range v.stepped() {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			heads = append(heads, caseName+", "+name)
 		}
 	}
@@ -194,7 +198,7 @@ func (v convergeView) StepLines() []stepLine {
 		l := stepLine{Title: step.Title, Color: stepColor(i)}
 		known := false
 		for _, caseName := range v.stepped() {
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				row, ok := v.find(name, caseName, step.Metric)
 				known = known || ok
 				l.Cells = append(l.Cells, stepCell(row, ok))
@@ -224,7 +228,7 @@ func (v convergeView) EventLines() []eventLine {
 	metrics := []string{stats.AffectedFlows, stats.OutageP50, stats.OutageMax, stats.Lost, stats.Followed, stats.Noise, stats.Late}
 	var lines []eventLine
 	for _, s := range v.Samples {
-		l := eventLine{Round: s.Round, Case: s.Case, Target: s.Target, Color: v.color(s.Target), Failed: s.Error}
+		l := eventLine{Round: s.Round, Case: s.Case, Target: s.Target, Color: v.Color(s.Target), Failed: s.Error}
 		for _, m := range metrics {
 			value, ok := s.Metrics[m]
 			cell := stats.Figure(value)
@@ -239,4 +243,26 @@ func (v convergeView) EventLines() []eventLine {
 		lines = append(lines, l)
 	}
 	return lines
+}
+
+//go:embed converge.html
+var convergePage string
+
+// convergeViewOf prepares r for drawing.
+func convergeViewOf(r result.Result) convergeView {
+	v := newView(r, stats.BaselineBGP, diagnose.ConvergeDUT(r))
+	return convergeView{v}
+}
+
+// ConvergePage writes r as one self-contained page.
+func ConvergePage(w io.Writer, r result.Result) error {
+	return Page(w, convergePage, convergeViewOf(r))
+}
+
+// ConvergeTable writes the summary of r for a terminal.
+func ConvergeTable(w io.Writer, r result.Result) error { return convergeTable(w, convergeViewOf(r)) }
+
+// ConvergeExperiment is the experiment.
+func ConvergeExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Converge, Summarise: stats.ConvergeRows, Verdict: diagnose.ConvergeVerdict, Page: ConvergePage, Table: ConvergeTable}
 }

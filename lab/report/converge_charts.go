@@ -21,7 +21,7 @@ type outageRow struct {
 func (v convergeView) outageRows() []outageRow {
 	var rows []outageRow
 	for _, caseName := range v.cases() {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			if outages := stats.Pooled(stats.Affected(stats.Events(v.Result, name, caseName)), stats.OutageSeries); len(outages) > 0 {
 				rows = append(rows, outageRow{caseName, name, outages, stats.LostInAll(v.Result, name, caseName)})
 			}
@@ -89,10 +89,10 @@ func (v convergeView) outageRow(c *canvas, r outageRow, x func(float64) float64,
 	if first {
 		c.text(0, mid+4, "name", r.caseName)
 	}
-	c.open(v.color(r.name), "")
+	c.open(v.Color(r.name), "")
 	c.text(left-10, mid+4, "own e", clip(r.name, 8))
 	c.close()
-	c.open(v.color(r.name)+" cloud", label)
+	c.open(v.Color(r.name)+" cloud", label)
 	for n, outage := range r.outages {
 		c.dot(x(outage), mid+float64(n*7%19-9), 2.4, "spot")
 	}
@@ -119,17 +119,17 @@ func (v convergeView) Timeline() (f figure) {
 func (v convergeView) timeline(width, left float64, steps int, class string) template.HTML {
 	const pitch, thick, above, right = 26.0, 14.0, 4.0, 60.0
 	cases := v.stepped()
-	below := above + float64(len(cases)*len(v.names))*pitch
+	below := above + float64(len(cases)*len(v.Names()))*pitch
 	c := newCanvas(width, below+22)
 	x := timeAxis(c, v.longestSteps(), left, width-right, above, below, steps)
 	words := "Median steps. "
 	y := above
 	for _, caseName := range cases {
-		for i, name := range v.names {
+		for i, name := range v.Names() {
 			if i == 0 {
 				c.text(0, y+17, "name", caseName)
 			}
-			c.open(v.color(name), "")
+			c.open(v.Color(name), "")
 			c.text(left-10, y+17, "own e", clip(name, 8))
 			c.close()
 			words += fmt.Sprintf("%s, %s: ", caseName, name)
@@ -158,7 +158,7 @@ func (v convergeView) timeline(width, left float64, steps int, class string) tem
 func (v convergeView) longestSteps() float64 {
 	top := 1.0
 	for _, caseName := range v.stepped() {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			sum := 0.0
 			for _, step := range stats.ConvergeSteps() {
 				row, _ := v.find(name, caseName, step.Metric)

@@ -4,13 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
+func TestGoldenConverge(t *testing.T) { experimenttest.Golden(t, ConvergeExperiment(), stats.Converge) }
+
 // TestOddConverge draws what interrupted, small and broken runs leave behind.
 func TestOddConverge(t *testing.T) {
-	of := func(ok func(result.Sample) bool) func(*result.Result) { return keeping(ok) }
+	of := func(ok func(result.Sample) bool) func(*result.Result) { return experimenttest.Keeping(ok) }
 	for name, c := range map[string]struct {
 		change func(*result.Result)
 		want   string
@@ -24,16 +27,16 @@ func TestOddConverge(t *testing.T) {
 			of(func(s result.Sample) bool { return s.Target == "selvage" })(r)
 			r.Targets = r.Targets[1:]
 		}, "By case"},
-		"all failed": {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
-		"zeros":      {eachSample("", "", zeroed), "All events"},
-		"no steps": {eachSample("", "", func(s *result.Sample) {
+		"all failed": {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":      {experimenttest.EachSample("", "", experimenttest.Zeroed), "All events"},
+		"no steps": {experimenttest.EachSample("", "", func(s *result.Sample) {
 			for _, step := range stats.ConvergeSteps() {
 				delete(s.Metrics, step.Metric)
 			}
 		}), "How long flows were silent"},
-		"no series":    {eachSample("", "", func(s *result.Sample) { s.Series = nil }), "All events"},
-		"hostile case": {eachSample("", stats.Move, func(s *result.Sample) { s.Case = `"><script>x</script>` }), "All events"},
-		"selvage slower": {eachSample("selvage", stats.Move, func(s *result.Sample) {
+		"no series":    {experimenttest.EachSample("", "", func(s *result.Sample) { s.Series = nil }), "All events"},
+		"hostile case": {experimenttest.EachSample("", stats.Move, func(s *result.Sample) { s.Case = `"><script>x</script>` }), "All events"},
+		"selvage slower": {experimenttest.EachSample("selvage", stats.Move, func(s *result.Sample) {
 			s.Metrics[stats.OutageP99] = 5000
 			for i := range s.Series[stats.OutageSeries] {
 				s.Series[stats.OutageSeries][i] = 5000
@@ -41,9 +44,9 @@ func TestOddConverge(t *testing.T) {
 		}), `card bad`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := recordedAs(t, stats.Converge)
+			r := experimenttest.Recorded(t, stats.Converge)
 			c.change(&r)
-			drawOdd(t, r, c.want)
+			experimenttest.DrawOdd(t, ConvergeExperiment(), r, c.want)
 		})
 	}
 }
@@ -51,7 +54,7 @@ func TestOddConverge(t *testing.T) {
 // Every case of the recorded run is in the table, the chart of outages and, where the wire told
 // of them, the steps.
 func TestConvergeParts(t *testing.T) {
-	v := convergeView{newView(recordedAs(t, stats.Converge))}
+	v := convergeViewOf(ConvergeExperiment().Complete(experimenttest.Recorded(t, stats.Converge)))
 	if blocks := v.Blocks(); len(blocks) != len(stats.ConvergeCases()) {
 		t.Errorf("%d cases", len(blocks))
 	}

@@ -1,10 +1,14 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -107,7 +111,7 @@ func (v egressView) Tables() []stageTable {
 			tables = append(tables, stageTable{Title: title, Note: note})
 			last++
 		}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			if line, ok := v.stageLine(name, stage); ok {
 				tables[last].Lines = append(tables[last].Lines, line)
 			}
@@ -141,7 +145,7 @@ func (v egressView) stageLine(name string, stage stats.Stage) (stageLine, bool) 
 		return "–"
 	}
 	l := stageLine{
-		Name: name, Color: v.color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure("tcp_sent", ""),
+		Name: name, Color: v.Color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure("tcp_sent", ""),
 		Node: "–", Loss: "–", Header: "–", CPU: figure("cpu_per_gb", ""), Retransmits: figure("retransmits", "count"), MSS: figure("mss", "count"),
 	}
 	if row.Ratio > 0 {
@@ -241,3 +245,23 @@ func stageWords(stage string) string {
 
 // worded is a list of figures in words.
 func worded(parts []string) string { return strings.Join(parts, ". ") }
+
+//go:embed egress.html
+var egressPage string
+
+// egressViewOf prepares r for drawing.
+func egressViewOf(r result.Result) egressView {
+	v := newView(r, "", diagnose.EgressDUT(r))
+	return egressView{v}
+}
+
+// EgressPage writes r as one self-contained page.
+func EgressPage(w io.Writer, r result.Result) error { return Page(w, egressPage, egressViewOf(r)) }
+
+// EgressTable writes the summary of r for a terminal.
+func EgressTable(w io.Writer, r result.Result) error { return egressTable(w, egressViewOf(r)) }
+
+// EgressExperiment is the experiment.
+func EgressExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Egress, Summarise: stats.EgressRows, Verdict: diagnose.EgressVerdict, Page: EgressPage, Table: EgressTable}
+}

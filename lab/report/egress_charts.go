@@ -44,7 +44,7 @@ func (v egressView) Reversed() []figure { return v.ladders(stats.Stage{Reverse: 
 // ladders are a panel a target, the subject's first.
 func (v egressView) ladders(setting stats.Stage) []figure {
 	var figures []figure
-	names := slices.Clone(v.names)
+	names := slices.Clone(v.Names())
 	slices.SortStableFunc(names, func(a, b string) int { return v.place(a) - v.place(b) })
 	for _, name := range names {
 		var bars []stageBar
@@ -62,7 +62,7 @@ func (v egressView) ladders(setting stats.Stage) []figure {
 		if len(bars) == 0 || len(bars) == 1 && bars[0].stage == stats.StageNode {
 			continue
 		}
-		figures = append(figures, figure{Title: name, Unit: "ratio to node to node, and Gbit/s", Wide: stagesPanel(bars, v.color(name), name)})
+		figures = append(figures, figure{Title: name, Unit: "ratio to node to node, and Gbit/s", Wide: stagesPanel(bars, v.Color(name), name)})
 	}
 	return figures
 }
@@ -155,7 +155,7 @@ func (v egressView) costPanel(metric string, setting stats.Stage) (figure, bool)
 	for _, g := range slices.Backward(groups) { // the highest stage on top
 		for i, row := range g.rows {
 			words = append(words, stageWords(g.stage)+", "+describe(row))
-			c.open(v.color(row.Target), describe(row))
+			c.open(v.Color(row.Target), describe(row))
 			if i == 0 {
 				c.text(0, y+13, "name", stageWords(g.stage))
 			}
@@ -180,7 +180,7 @@ type stageGroup struct {
 func (v egressView) byStage(metric string, setting stats.Stage) (groups []stageGroup, top float64, rows int) {
 	for _, stage := range stats.Stages() {
 		g := stageGroup{stage: stage}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			if row, ok := v.find(name, setting.At(stage), metric); ok {
 				g.rows = append(g.rows, row)
 				top = max(top, row.Hi)

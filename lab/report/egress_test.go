@@ -4,16 +4,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
 
+func TestGoldenEgress(t *testing.T) { experimenttest.Golden(t, EgressExperiment(), stats.Egress) }
+
 // TestOddEgress draws what interrupted, small and broken runs leave behind.
 func TestOddEgress(t *testing.T) {
 	tier.Slow(t)
 	onCase := func(ok func(string) bool) func(*result.Result) {
-		return keeping(func(s result.Sample) bool { return ok(s.Case) })
+		return experimenttest.Keeping(func(s result.Sample) bool { return ok(s.Case) })
 	}
 	for name, c := range map[string]struct {
 		change func(*result.Result)
@@ -21,28 +24,28 @@ func TestOddEgress(t *testing.T) {
 	}{
 		"nothing":      {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Egress} }, "Verdict refused"},
 		"no samples":   {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"kernel alone": {keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "Verdict refused"},
+		"kernel alone": {experimenttest.Keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "Verdict refused"},
 		"plain alone": {func(r *result.Result) {
-			keeping(func(s result.Sample) bool { return s.Target == "plain" })(r)
+			experimenttest.Keeping(func(s result.Sample) bool { return s.Target == "plain" })(r)
 			r.Targets = r.Targets[:1]
 		}, "no tunnel was measured"},
-		"one round":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2, 3 of 3"},
+		"one round":    {experimenttest.Keeping(func(s result.Sample) bool { return s.Round == 1 }), "no sample of round 2, 3 of 3"},
 		"no rate":      {onCase(func(caseName string) bool { return strings.Contains(caseName, stats.FreeWire) }), "Without a rate limit"},
 		"rate alone":   {onCase(func(caseName string) bool { return !strings.Contains(caseName, stats.FreeWire) }), "The stages"},
 		"node alone":   {onCase(func(caseName string) bool { return caseName == stats.StageNode }), "was not measured"},
 		"no node":      {onCase(func(caseName string) bool { return caseName != stats.StageNode }), "Verdict refused"},
 		"both ways":    {func(r *result.Result) { r.Samples = append(r.Samples, reversed(r.Samples)...) }, "The reverse direction"},
-		"all failed":   {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
-		"zeros":        {eachSample("", "", zeroed), "moved nothing"},
-		"hostile name": {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
-		"wild ratios": {eachSample("selvage", stats.StageEgress, func(s *result.Sample) {
+		"all failed":   {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":        {experimenttest.EachSample("", "", experimenttest.Zeroed), "moved nothing"},
+		"hostile name": {experimenttest.EachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
+		"wild ratios": {experimenttest.EachSample("selvage", stats.StageEgress, func(s *result.Sample) {
 			s.Metrics[stats.Decisive] *= 1000
 		}), "The stages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := recordedAs(t, stats.Egress)
+			r := experimenttest.Recorded(t, stats.Egress)
 			c.change(&r)
-			drawOdd(t, r, c.want)
+			experimenttest.DrawOdd(t, EgressExperiment(), r, c.want)
 		})
 	}
 }
@@ -61,7 +64,7 @@ func reversed(samples []result.Sample) []result.Sample {
 
 // The study's ladders are those that it published.
 func TestStudyLadders(t *testing.T) {
-	studies := egressView{newView(recordedAs(t, stats.Egress))}.Studies()
+	studies := egressViewOf(EgressExperiment().Complete(experimenttest.Recorded(t, stats.Egress))).Studies()
 	for i, want := range [][]string{{"–", "−3.4 %", "−4.6 %"}, {"–", "−42.8 %", "−59.2 %"}} {
 		for k, line := range studies[i].Lines {
 			if line.Loss != want[k] {

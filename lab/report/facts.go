@@ -188,28 +188,10 @@ type block struct {
 	Lines       []line
 }
 
-// Blocks is the table of all rows, by metric.
-func (v view) Blocks() []block {
-	var blocks []block
-	for _, m := range stats.Metrics() {
-		b := block{Title: m.Title, Unit: m.Unit}
-		for _, name := range v.names {
-			row, ok := v.row(name, m)
-			if !ok {
-				continue
-			}
-			b.Lines = append(b.Lines, v.line(row))
-		}
-		if len(b.Lines) > 0 {
-			blocks = append(blocks, b)
-		}
-	}
-	return blocks
-}
-
+// line is a row as the table has it.
 func (v view) line(row result.Row) line {
 	l := line{
-		Target: row.Target, Color: v.color(row.Target), Median: stats.In(row.Median, row.Unit),
+		Target: row.Target, Color: v.Color(row.Target), Median: stats.In(row.Median, row.Unit),
 		Interval: stats.In(row.Lo, row.Unit) + "–" + stats.In(row.Hi, row.Unit), N: row.N, Ratio: strings.TrimSuffix(ratioLabel(row), " ×"),
 	}
 	if row.Baseline == "" {

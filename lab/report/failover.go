@@ -1,10 +1,14 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -250,4 +254,26 @@ func (v failoverView) KillLines() []killLine {
 		lines = append(lines, l)
 	}
 	return lines
+}
+
+//go:embed failover.html
+var failoverPage string
+
+// failoverViewOf prepares r for drawing.
+func failoverViewOf(r result.Result) failoverView {
+	v := newView(r, "", diagnose.FailoverDUT(r))
+	return failoverView{v}
+}
+
+// FailoverPage writes r as one self-contained page.
+func FailoverPage(w io.Writer, r result.Result) error {
+	return Page(w, failoverPage, failoverViewOf(r))
+}
+
+// FailoverTable writes the summary of r for a terminal.
+func FailoverTable(w io.Writer, r result.Result) error { return failoverTable(w, failoverViewOf(r)) }
+
+// FailoverExperiment is the experiment.
+func FailoverExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Failover, Summarise: stats.FailoverRows, Verdict: diagnose.FailoverVerdict, Page: FailoverPage, Table: FailoverTable}
 }

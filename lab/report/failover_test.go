@@ -4,9 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
+
+func TestGoldenFailover(t *testing.T) { experimenttest.Golden(t, FailoverExperiment(), stats.Failover) }
 
 // TestOddFailover draws what interrupted, small and broken runs leave behind.
 func TestOddFailover(t *testing.T) {
@@ -19,26 +22,26 @@ func TestOddFailover(t *testing.T) {
 	}{
 		"nothing":     {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Failover} }, "Verdict refused"},
 		"no samples":  {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"one kill":    {keeping(func(s result.Sample) bool { return s.Round == 1 }), "at least 3 kills"},
-		"one way":     {keeping(of("gateway/link-down")), "From fault to forwarding"},
-		"no flow hit": {keeping(of("gateway/kill")), "no flow lost a packet"},
-		"all failed":  {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
-		"zeros":       {eachSample("", "", zeroed), "All kills"},
-		"no steps": {eachSample("", "", func(s *result.Sample) {
+		"one kill":    {experimenttest.Keeping(func(s result.Sample) bool { return s.Round == 1 }), "at least 3 kills"},
+		"one way":     {experimenttest.Keeping(of("gateway/link-down")), "From fault to forwarding"},
+		"no flow hit": {experimenttest.Keeping(of("gateway/kill")), "no flow lost a packet"},
+		"all failed":  {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":       {experimenttest.EachSample("", "", experimenttest.Zeroed), "All kills"},
+		"no steps": {experimenttest.EachSample("", "", func(s *result.Sample) {
 			for _, step := range stats.FailoverSteps() {
 				delete(s.Metrics, step.Metric)
 			}
 		}), "Distribution of the outages"},
-		"no series":    {eachSample("", "", func(s *result.Sample) { s.Series = nil }), "What the flows lost"},
-		"hostile case": {eachSample("", "gateway/kill", func(s *result.Sample) { s.Case = `gateway/"><script>x</script>` }), "All kills"},
-		"lost connections": {eachSample("", "gateway/blackhole", func(s *result.Sample) {
+		"no series":    {experimenttest.EachSample("", "", func(s *result.Sample) { s.Series = nil }), "What the flows lost"},
+		"hostile case": {experimenttest.EachSample("", "gateway/kill", func(s *result.Sample) { s.Case = `gateway/"><script>x</script>` }), "All kills"},
+		"lost connections": {experimenttest.EachSample("", "gateway/blackhole", func(s *result.Sample) {
 			s.Metrics[stats.WentOn], s.Metrics[stats.Survived] = 40, 0.4
 		}), `card bad`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := recordedAs(t, stats.Failover)
+			r := experimenttest.Recorded(t, stats.Failover)
 			c.change(&r)
-			drawOdd(t, r, c.want)
+			experimenttest.DrawOdd(t, FailoverExperiment(), r, c.want)
 		})
 	}
 }

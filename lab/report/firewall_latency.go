@@ -1,11 +1,15 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -18,7 +22,7 @@ type policedView struct {
 
 func newPolicedView(v view) policedView {
 	p := policedView{view: v}
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		p.breakdowns = append(p.breakdowns, stats.Breakdowns(v.Result, name)...)
 	}
 	return p
@@ -186,13 +190,13 @@ type scenarioLine struct {
 func (v policedView) Scenarios() []scenarioLine {
 	var lines []scenarioLine
 	for _, s := range v.scenarios() {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			on, ok := v.find(name, s.on, stats.RRP50)
 			if !ok {
 				continue
 			}
 			l := scenarioLine{
-				Title: s.Title, Name: name, Color: v.color(name), Off: v.value(name, s.off, stats.RRP50), On: stats.In(on.Median, on.Unit),
+				Title: s.Title, Name: name, Color: v.Color(name), Off: v.value(name, s.off, stats.RRP50), On: stats.In(on.Median, on.Unit),
 				Added: "–", P99Off: v.value(name, s.off, "rr_p99"), P99On: v.value(name, s.on, "rr_p99"),
 				TailOff: v.value(name, s.off, "rr_p9999"), TailOn: v.value(name, s.on, "rr_p9999"),
 			}
@@ -216,9 +220,9 @@ type rulesLine struct {
 func (v policedView) Sweep() []rulesLine {
 	var lines []rulesLine
 	for _, s := range v.sweep() {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			l := rulesLine{
-				Rules: counted(float64(s.Rules)), Name: name, Color: v.color(name), RR: v.value(name, s, stats.RRP50), Added: "–",
+				Rules: counted(float64(s.Rules)), Name: name, Color: v.Color(name), RR: v.value(name, s, stats.RRP50), Added: "–",
 				CRR: v.value(name, s, stats.CRRRate), Conn: v.value(name, s, stats.ConnRate),
 				UDP: v.value(name, s, stats.UDPRate), TCP: v.value(name, s, stats.Decisive),
 				CRRRival: v.rival(name, s, stats.CRRRate), ConnRival: v.rival(name, s, stats.ConnRate), UDPRival: v.rival(name, s, stats.UDPRate),
@@ -255,8 +259,8 @@ func nanoseconds(iv stats.Interval) string {
 // Slopes is the table of costs of a rule, in ns.
 func (v policedView) Slopes() []slope {
 	var lines []slope
-	for _, name := range v.names {
-		l := slope{Name: name, Color: v.color(name)}
+	for _, name := range v.Names() {
+		l := slope{Name: name, Color: v.Color(name)}
 		for _, of := range []struct {
 			metric string
 			into   *string
@@ -289,11 +293,11 @@ func (v policedView) Applications() []application {
 		{"app", "on one connection"}, {"app_connect", "a connection a request"}, {"app_rated", "at a fixed rate"},
 	} {
 		for _, s := range v.sweep() {
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				if _, ok := v.find(name, s, loop.kind+"_p50"); !ok {
 					continue
 				}
-				l := application{Rules: counted(float64(s.Rules)), Name: name, Color: v.color(name), Loop: loop.words}
+				l := application{Rules: counted(float64(s.Rules)), Name: name, Color: v.Color(name), Loop: loop.words}
 				for suffix, into := range map[string]*string{"_p50": &l.P50, "_p90": &l.P90, "_p99": &l.P99, "_p999": &l.P999, "_rate": &l.Rate} {
 					*into = v.value(name, s, loop.kind+suffix)
 				}
@@ -343,4 +347,24 @@ func (v policedView) Blocks() []policedBlock {
 		b.Lines = append(b.Lines, policedRow{row.Case, v.line(row)})
 	}
 	return blocks
+}
+
+//go:embed firewall_latency.html
+var policedPage string
+
+// latencyViewOf prepares r for drawing.
+func latencyViewOf(r result.Result) policedView {
+	v := newView(r, "", diagnose.LatencyDUT(r))
+	return newPolicedView(v)
+}
+
+// LatencyPage writes r as one self-contained page.
+func LatencyPage(w io.Writer, r result.Result) error { return Page(w, policedPage, latencyViewOf(r)) }
+
+// LatencyTable writes the summary of r for a terminal.
+func LatencyTable(w io.Writer, r result.Result) error { return policedTable(w, latencyViewOf(r)) }
+
+// LatencyExperiment is the experiment.
+func LatencyExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Latency, Summarise: stats.LatencyRows, Verdict: diagnose.LatencyVerdict, Page: LatencyPage, Table: LatencyTable}
 }

@@ -16,7 +16,7 @@ func (v policedView) addedStrip(s stats.Setting) template.HTML {
 	const width, height, pad = 184.0, 46.0, 24.0
 	var rows []result.Row
 	reach := 0.3
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		if row, ok := v.find(name, s, stats.RRAdded); ok {
 			rows = append(rows, row)
 			reach = max(reach, math.Abs(row.Lo), math.Abs(row.Hi))
@@ -36,7 +36,7 @@ func (v policedView) addedStrip(s stats.Setting) template.HTML {
 	for _, row := range rows {
 		label := fmt.Sprintf("%s: %s µs", row.Target, difference(row))
 		words += label + ". "
-		c.open(v.color(row.Target), label)
+		c.open(v.Color(row.Target), label)
 		c.line(x(row.Lo), 23, x(row.Hi), 23, "range")
 		c.dot(x(row.Median), 23, 5, "spot")
 		at := min(max(x(row.Median), 22), width-22)
@@ -65,7 +65,7 @@ func (v policedView) scenarioBars(s scenario) (figure, bool) {
 	const width, left, right, pitch = 360.0, 68.0, 236.0, 46.0
 	var names []string
 	top := 0.0
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		on, okOn := v.find(name, s.on, stats.RRP50)
 		off, okOff := v.find(name, s.off, stats.RRP50)
 		if !okOn && !okOff {
@@ -91,7 +91,7 @@ func (v policedView) scenarioBars(s scenario) (figure, bool) {
 func (v policedView) scenarioPair(c *canvas, s scenario, name string, y float64, x func(float64) float64) string {
 	const thick, value, end = 15.0, 289.0, 358.0
 	label := name + ": "
-	c.open(v.color(name), "")
+	c.open(v.Color(name), "")
 	c.rect(0, y-4, c.w, 44, 0, "hit")
 	c.text(0, y+22, "name", brief(name, 8))
 	for k, one := range []struct {
@@ -183,7 +183,7 @@ type sweepTrack struct {
 
 func (v policedView) sweepFigure(p sweepPlot) (figure, bool) {
 	var tracks []sweepTrack
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		t := sweepTrack{name: name}
 		for _, s := range v.sweep() {
 			if b, ok := p.at(name, s); ok && !(p.logY && b.lo <= 0) {
@@ -287,7 +287,7 @@ func (v policedView) drawTrack(c *canvas, t sweepTrack, x, y func(float64) float
 		points[i] = point{x(t.rules[i]) + 3*beside, y(b.value)}
 		words += fmt.Sprintf("%s with %s: %s [%s, %s]. ", t.name, rulesWords(int(t.rules[i])), stats.Figure(b.value), stats.Figure(b.lo), stats.Figure(b.hi))
 	}
-	c.open(v.color(t.name), t.name)
+	c.open(v.Color(t.name), t.name)
 	c.polyline(points, "strong")
 	for i, b := range t.at {
 		if y(b.lo)-y(b.hi) > 1 {
@@ -314,7 +314,7 @@ func (v policedView) Distributions() []figure {
 		if curves := v.curvesUntil(s, stats.RRP50, tailEnd); len(curves) > 0 {
 			figures = append(figures, figure{
 				Title: "Round trips, " + rulesWords(s.Rules), Unit: "µs by percentile, 1024 B, both axes logarithmic",
-				Wide: v.latency(curves, 528, 260, "wide"), Narrow: v.latency(curves, 360, 240, "narrow"),
+				Wide: v.distribution(curves, 528, 260, "wide"), Narrow: v.distribution(curves, 360, 240, "narrow"),
 			})
 		}
 	}
@@ -328,7 +328,7 @@ func (v policedView) AppDistributions() []figure {
 		if curves := v.curvesUntil(s, "app_p50", 0.999); len(curves) > 0 {
 			figures = append(figures, figure{
 				Title: "HTTP requests, " + rulesWords(s.Rules), Unit: "µs by percentile, on one connection, both axes logarithmic",
-				Wide: v.latency(curves, 528, 240, "wide"), Narrow: v.latency(curves, 360, 220, "narrow"),
+				Wide: v.distribution(curves, 528, 240, "wide"), Narrow: v.distribution(curves, 360, 220, "narrow"),
 			})
 		}
 	}

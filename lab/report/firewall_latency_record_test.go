@@ -22,7 +22,7 @@ func TestSynthesizeLatency(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := result.Write(f, complete(syntheticLatency())); err != nil {
+	if err := result.Write(f, LatencyExperiment().Complete(syntheticLatency())); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
+
+func TestGoldenLatency(t *testing.T) { experimenttest.Golden(t, LatencyExperiment(), stats.Latency) }
 
 // TestOddLatency draws what interrupted, small and broken runs leave behind.
 func TestOddLatency(t *testing.T) {
@@ -20,36 +23,36 @@ func TestOddLatency(t *testing.T) {
 	}{
 		"nothing":       {func(r *result.Result) { *r = result.Result{Schema: result.Schema, Experiment: stats.Latency} }, "Verdict refused"},
 		"no samples":    {func(r *result.Result) { r.Samples = nil }, "Verdict refused"},
-		"no kernel":     {keeping(func(s result.Sample) bool { return s.Target != "kernel" }), "By number of rules"},
-		"kernel alone":  {keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "By number of rules"},
-		"one round":     {keeping(func(s result.Sample) bool { return s.Round == 1 }), "Verdict refused"},
-		"one host":      {keeping(func(s result.Sample) bool { return strings.HasPrefix(s.Case, stats.SameHost) }), "On one host"},
-		"never off":     {keeping(func(s result.Sample) bool { return s.Case != rulesCase(0) }), "Between two hosts"},
-		"always off":    {keeping(func(s result.Sample) bool { return s.Case == rulesCase(0) }), "Verdict refused"},
-		"breakdown":     {keeping(isBroken), "Where the time goes"},
-		"no breakdown":  {keeping(func(s result.Sample) bool { return !isBroken(s) }), "By number of rules"},
-		"app alone":     {keeping(func(s result.Sample) bool { _, ok := s.Metrics["app_p50"]; return ok }), "An application"},
-		"all failed":    {eachSample("", "", failed), "&lt;b&gt;no route&lt;/b&gt;"},
-		"zeros":         {eachSample("", "", zeroed), "round trip"},
-		"hostile name":  {eachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
-		"hostile steps": {eachSample("selvage", "breakdown", func(s *result.Sample) { s.Metrics[stats.StepMetric(99, "<script>x", "</svg>")] = 1 }), "By number of rules"},
-		"faster with": {eachSample("selvage", rulesCase(100), func(s *result.Sample) {
+		"no kernel":     {experimenttest.Keeping(func(s result.Sample) bool { return s.Target != "kernel" }), "By number of rules"},
+		"kernel alone":  {experimenttest.Keeping(func(s result.Sample) bool { return s.Target == "kernel" }), "By number of rules"},
+		"one round":     {experimenttest.Keeping(func(s result.Sample) bool { return s.Round == 1 }), "Verdict refused"},
+		"one host":      {experimenttest.Keeping(func(s result.Sample) bool { return strings.HasPrefix(s.Case, stats.SameHost) }), "On one host"},
+		"never off":     {experimenttest.Keeping(func(s result.Sample) bool { return s.Case != rulesCase(0) }), "Between two hosts"},
+		"always off":    {experimenttest.Keeping(func(s result.Sample) bool { return s.Case == rulesCase(0) }), "Verdict refused"},
+		"breakdown":     {experimenttest.Keeping(isBroken), "Where the time goes"},
+		"no breakdown":  {experimenttest.Keeping(func(s result.Sample) bool { return !isBroken(s) }), "By number of rules"},
+		"app alone":     {experimenttest.Keeping(func(s result.Sample) bool { _, ok := s.Metrics["app_p50"]; return ok }), "An application"},
+		"all failed":    {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
+		"zeros":         {experimenttest.EachSample("", "", experimenttest.Zeroed), "round trip"},
+		"hostile name":  {experimenttest.EachSample("kernel", "", func(s *result.Sample) { s.Target = `"><script>x</script>` }), "k-x0"},
+		"hostile steps": {experimenttest.EachSample("selvage", "breakdown", func(s *result.Sample) { s.Metrics[stats.StepMetric(99, "<script>x", "</svg>")] = 1 }), "By number of rules"},
+		"faster with": {experimenttest.EachSample("selvage", rulesCase(100), func(s *result.Sample) {
 			if _, ok := s.Metrics[stats.RRP50]; ok {
 				s.Metrics[stats.RRP50] -= 5
 			}
 		}), `card good`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := recordedAs(t, stats.Latency)
+			r := experimenttest.Recorded(t, stats.Latency)
 			c.change(&r)
-			drawOdd(t, r, c.want)
+			experimenttest.DrawOdd(t, LatencyExperiment(), r, c.want)
 		})
 	}
 }
 
 // What the page says of a breakdown adds up to what was measured.
 func TestBreakdownAddsUp(t *testing.T) {
-	all := newPolicedView(newView(recordedAs(t, stats.Latency))).breakdowns
+	all := latencyViewOf(LatencyExperiment().Complete(experimenttest.Recorded(t, stats.Latency))).breakdowns
 	if len(all) == 0 {
 		t.Fatal("the recorded result has no breakdown")
 	}

@@ -17,28 +17,12 @@ type curve struct {
 	points []result.Quantile // medians over the rounds, by Q
 }
 
-// Latency draws the distribution of each request/response case.
-func (v view) Latency() []figure {
-	var figures []figure
-	for _, caseName := range []struct{ name, size string }{{"rr-1", "1 B / 1 B"}, {"rr-1024", "1024 B / 1024 B"}} {
-		curves := v.curves(caseName.name)
-		if len(curves) == 0 {
-			continue
-		}
-		figures = append(figures, figure{
-			Title: "Latency distribution, " + caseName.size, Unit: "µs by percentile, both axes logarithmic",
-			Wide: v.latency(curves, 528, 300, "wide"), Narrow: v.latency(curves, 360, 280, "narrow"),
-		})
-	}
-	return figures
-}
-
 func (v view) curves(caseName string) []curve { return v.curvesOf(caseName, "") }
 
 // curvesOf are those of a case's samples that have a metric, of all for "".
 func (v view) curvesOf(caseName, metric string) []curve {
 	var curves []curve
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		at := map[float64][]float64{}
 		for _, s := range v.Samples {
 			_, has := s.Metrics[metric]
@@ -66,7 +50,7 @@ func (v view) curvesOf(caseName, metric string) []curve {
 // tail maps a quantile to its axis: 0, 1, 2, 3 for 0, 90, 99, 99.9 %.
 func tail(q float64) float64 { return -math.Log10(1 - q) }
 
-func (v view) latency(curves []curve, width, height float64, class string) template.HTML {
+func (v view) distribution(curves []curve, width, height float64, class string) template.HTML {
 	const left, above, below = 36, 10, 26
 	right := width - 66
 	lo, hi, end := math.Inf(1), 0.0, 0.0
@@ -99,7 +83,7 @@ func (v view) latency(curves []curve, width, height float64, class string) templ
 		for i, p := range k.points {
 			points[i] = point{x(p.Q), y(p.US)}
 		}
-		c.open(v.color(k.name), k.name)
+		c.open(v.Color(k.name), k.name)
 		c.polyline(points, "strong")
 		c.close()
 		final := k.points[len(k.points)-1]

@@ -1,10 +1,13 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -48,7 +51,7 @@ func (v mtuView) Lengths() string {
 // Cards say of each target whether it has a black hole.
 func (v mtuView) Cards() []card {
 	var cards []card
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		row, ok := v.find(name, stats.HoleCase, stats.BlackHole)
 		if !ok {
 			continue
@@ -93,8 +96,8 @@ type tableLine struct {
 // lines fills a table: fill says what a target has in a case, for each of cases.
 func (v mtuView) lines(cases []string, fill func(name, caseName string) cell) []tableLine {
 	var lines []tableLine
-	for _, name := range v.names {
-		l := tableLine{Name: name, Color: v.color(name)}
+	for _, name := range v.Names() {
+		l := tableLine{Name: name, Color: v.Color(name)}
 		for _, caseName := range cases {
 			l.Cells = append(l.Cells, fill(name, caseName))
 		}
@@ -164,12 +167,12 @@ type limit struct {
 func (v mtuView) Limits() []limit {
 	all := diagnose.Ceilings(v.Result)
 	var limits []limit
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		c, ok := all[name]
 		if !ok {
 			continue
 		}
-		l := limit{Name: name, Color: v.color(name), Kind: c.Words(), Elasticity: "–", Packet: "–", Kilobyte: "–", Growth: "–", Jumbo: v.grown(name)}
+		l := limit{Name: name, Color: v.Color(name), Kind: c.Words(), Elasticity: "–", Packet: "–", Kilobyte: "–", Growth: "–", Jumbo: v.grown(name)}
 		if c.Refused != "" {
 			l.Class = "dim"
 		}
@@ -203,7 +206,7 @@ func (v mtuView) Blocks() []block {
 	var blocks []block
 	for _, caseName := range stats.Cases(v.Result) {
 		b := block{Title: caseName, Unit: "TCP throughput, Gbit/s"}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			if row, ok := v.find(name, caseName, stats.Decisive); ok {
 				b.Lines = append(b.Lines, v.line(row))
 			}
@@ -213,4 +216,24 @@ func (v mtuView) Blocks() []block {
 		}
 	}
 	return blocks
+}
+
+//go:embed mtu.html
+var mtuPage string
+
+// mtuViewOf prepares r for drawing.
+func mtuViewOf(r result.Result) mtuView {
+	v := newView(r, stats.Baseline, diagnose.MTUDUT(r))
+	return mtuView{v}
+}
+
+// MTUPage writes r as one self-contained page.
+func MTUPage(w io.Writer, r result.Result) error { return Page(w, mtuPage, mtuViewOf(r)) }
+
+// MTUTable writes the summary of r for a terminal.
+func MTUTable(w io.Writer, r result.Result) error { return mtuTable(w, mtuViewOf(r)) }
+
+// MTUExperiment is the experiment.
+func MTUExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.MTU, Summarise: stats.MTURows, Verdict: diagnose.MTUVerdict, Page: MTUPage, Table: MTUTable}
 }

@@ -15,7 +15,7 @@ import (
 // scale of its own: what the sender wrote and what arrived.
 func (v mtuView) Holes() []figure {
 	var figures []figure
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		s, ok := v.sample(name, stats.HoleCase)
 		if !ok || len(s.Series[seriesName]) == 0 || s.Duration <= 0 {
 			continue
@@ -50,7 +50,7 @@ func (v mtuView) holePanel(name string, s result.Sample) figure {
 			c.text(left+t/s.Duration*(width-left-10)+2, height-6, "tick m", fmt.Sprintf("%g s", t))
 		}
 	}
-	c.open(v.color(name), name)
+	c.open(v.Color(name), name)
 	for i, value := range written {
 		if value > 0 {
 			c.rect(left+float64(i)*bar, y(value), bar-1, height-below-y(value), 1, "written")
@@ -96,7 +96,7 @@ func maximum(xs []float64) float64 {
 // rule is plain with the same segments.
 func (v mtuView) Fixed() []figure {
 	var figures []figure
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		if name != stats.Baseline {
 			if f, ok := v.fixPanel(name); ok {
 				figures = append(figures, f)
@@ -138,7 +138,7 @@ func (v mtuView) fixPanel(name string) (figure, bool) {
 		mss, _ := v.find(name, k.caseName, "mss")
 		label := fmt.Sprintf("%s: %s Gbit/s, interval %s to %s, n = %d, MSS %s", k.words, stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median))
 		words += label + ". "
-		c.open(v.color(name), label)
+		c.open(v.Color(name), label)
 		c.rect(left, y+8, max(scale(row.Median)-left, 1), thick, 2, "bar")
 		c.whisker(scale(row.Lo), scale(row.Hi), y+8+thick/2)
 		if s, ok := v.sample(name, k.caseName); ok && k.caseName == stats.HoleCase {
@@ -162,7 +162,7 @@ func (v mtuView) Sweep() []figure {
 	if least >= most || lo >= hi {
 		return nil
 	}
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		if f, ok := v.sweepPanel(name, lo, hi, least, most); ok {
 			figures = append(figures, f)
 		}
@@ -216,7 +216,7 @@ func (v mtuView) sweepPanel(name string, lo, hi, least, most float64) (figure, b
 		for k, p := range l.points {
 			points[k] = point{x(p.size), y(p.rate)}
 		}
-		c.open(v.color(name), fmt.Sprintf("%d flows", l.flows))
+		c.open(v.Color(name), fmt.Sprintf("%d flows", l.flows))
 		c.polyline(points, []string{"few", "some", "strong"}[min(2, i*3/len(lines))])
 		for _, p := range points {
 			c.dot(p.x, p.y, 3, "spot")

@@ -58,7 +58,7 @@ func (v mtuView) writeSizes(b *strings.Builder) {
 func (v mtuView) writeThroughput(b *strings.Builder) {
 	fmt.Fprintf(b, "%-38s %9s  %-17s %3s  %7s  %6s\n", "TCP throughput, Gbit/s", "median", "interval", "n", "× plain", "MSS")
 	for _, caseName := range stats.Cases(v.Result) {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			row, ok := v.find(name, caseName, stats.Decisive)
 			if !ok {
 				continue

@@ -1,12 +1,14 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -21,7 +23,7 @@ func (v offloadView) find(name string, s stats.Stream, metric string) (result.Ro
 }
 
 // Lengths is how long a sample took.
-func (v offloadView) Lengths() string { return v.lengths() }
+func (v offloadView) Lengths() string { return v.sampleTimes() }
 
 // Cards are the subject's ratios to the baseline: the worst and the best state, and all on and
 // all off.
@@ -33,7 +35,7 @@ func (v offloadView) Cards() []card {
 	var cards []card
 	add := func(title string, row result.Row) {
 		s, _ := stats.Streamed(row.Case)
-		c := card{Title: title, Value: stats.Ratio(row.Ratio), Unit: v.baseline(), Class: "even", Note: v.where(s) + ", cannot be told from 1.1\u00a0×"}
+		c := card{Title: title, Value: stats.Ratio(row.Ratio), Unit: v.Baseline(), Class: "even", Note: v.where(s) + ", cannot be told from 1.1\u00a0×"}
 		switch {
 		case stats.OffloadPairs(v.Result, v.dut, s) < stats.MinRounds:
 			c.Note = v.where(s) + ", of too few rounds"
@@ -192,7 +194,7 @@ func (v offloadView) Identities() []identityLine {
 		rate, _ := v.find(i.Target, i.Stream, stats.ThroughputGain)
 		cpu, _ := v.find(i.Target, i.Stream, stats.ProcessorChange)
 		l := identityLine{
-			Name: i.Target, Color: v.color(i.Target), Case: i.Stream.Case(), Rate: fmt.Sprintf("%.2f", rate.Median), CPU: fmt.Sprintf("%.2f", cpu.Median),
+			Name: i.Target, Color: v.Color(i.Target), Case: i.Stream.Case(), Rate: fmt.Sprintf("%.2f", rate.Median), CPU: fmt.Sprintf("%.2f", cpu.Median),
 			Efficiency: fmt.Sprintf("%.2f", i.Efficiency), Expected: fmt.Sprintf("%.2f", i.Expected), Off: stats.Percent(i.Off()), Class: "good",
 		}
 		if !i.Holds() {
@@ -209,7 +211,7 @@ func (v offloadView) Blocks() []block {
 	for _, s := range append(stats.Means(v.Result), stats.Streams(v.Result)...) {
 		for _, m := range []struct{ name, unit string }{{stats.Throughput, "Gbit/s"}, {stats.Processor, "% of all cores"}, {stats.Efficiency, "Mbit/s per %"}} {
 			b := block{Title: s.Case(), Unit: m.unit}
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				if row, ok := v.find(name, s, m.name); ok {
 					b.Lines = append(b.Lines, v.line(row))
 				}
@@ -228,10 +230,10 @@ func offloadTable(w io.Writer, v offloadView) error {
 	var b strings.Builder
 	for _, s := range v.grouped() {
 		fmt.Fprintf(&b, "%s, mean over writes of %s\n", v.group(s), v.sizesWords())
-		fmt.Fprintf(&b, "  %-10s %-9s %8s  %-15s %3s %6s %9s  %s\n", "state", "", "Gbit/s", "interval", "n", "CPU %", "Mbit/s/%", "× "+v.baseline())
+		fmt.Fprintf(&b, "  %-10s %-9s %8s  %-15s %3s %6s %9s  %s\n", "state", "", "Gbit/s", "interval", "n", "CPU %", "Mbit/s/%", "× "+v.Baseline())
 		for _, state := range v.states() {
 			s.State = state
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				b.WriteString(v.textState(name, s))
 			}
 		}
@@ -269,7 +271,7 @@ func (v offloadView) textState(name string, s stats.Stream) string {
 func (v offloadView) textGains(s stats.Stream) string {
 	s.State = stats.AllOn
 	var b strings.Builder
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		var words []string
 		for _, size := range append(stats.Sizes(v.Result), 0) {
 			s.Size = size
@@ -286,3 +288,23 @@ func (v offloadView) textGains(s stats.Stream) string {
 
 // DUT is the target that the ratios are of.
 func (v offloadView) DUT() string { return v.dut }
+
+//go:embed offload.html
+var offloadPage string
+
+// offloadViewOf prepares r for drawing.
+func offloadViewOf(r result.Result) offloadView {
+	v := newView(r, stats.OffloadBaseline, diagnose.OffloadDUT(r))
+	return newOffloadView(v)
+}
+
+// OffloadPage writes r as one self-contained page.
+func OffloadPage(w io.Writer, r result.Result) error { return Page(w, offloadPage, offloadViewOf(r)) }
+
+// OffloadTable writes the summary of r for a terminal.
+func OffloadTable(w io.Writer, r result.Result) error { return offloadTable(w, offloadViewOf(r)) }
+
+// OffloadExperiment is the experiment.
+func OffloadExperiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.Offload, Summarise: stats.OffloadRows, Verdict: diagnose.OffloadVerdict, Page: OffloadPage, Table: OffloadTable}
+}

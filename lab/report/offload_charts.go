@@ -44,7 +44,7 @@ func (v offloadView) charts(s stats.Stream) []bundleChart {
 		var all []bundle
 		for _, size := range stats.Sizes(v.Result) {
 			one := bundle{label: sizeLabel(size)}
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				for _, state := range states {
 					s.Size, s.State = size, state
 					if row, ok := v.find(name, s, metric); ok {
@@ -81,7 +81,7 @@ func (v offloadView) Attributions() []figure {
 		for _, kind := range stats.OffloadKinds() {
 			s.State = kind
 			one := bundle{label: diagnose.KindWords(kind)}
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				for _, metric := range []string{stats.GainAlone, stats.GainLeftOut} {
 					if row, ok := v.find(name, s, metric); ok {
 						words := map[string]string{stats.GainAlone: "alone", stats.GainLeftOut: "against all the others"}[metric]
@@ -108,7 +108,7 @@ func (v offloadView) StatesChart() []figure {
 		for _, state := range v.states() {
 			s.State = state
 			one := bundle{label: state}
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				if row, ok := v.find(name, s, stats.Throughput); ok {
 					one.bars = append(one.bars, bundled{row: row, name: name, words: name + ", " + state})
 				}
@@ -186,7 +186,7 @@ func (v offloadView) bundled(c *canvas, bar bundled, label string, x, thick floa
 	if bar.pale {
 		class = "bar light"
 	}
-	c.open(v.color(bar.name), words)
+	c.open(v.Color(bar.name), words)
 	top, zero := y(bar.value(bar.row.Median)), y(0)
 	if top > zero {
 		top, zero = zero, top

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -12,7 +13,7 @@ import (
 // offloadRecorded is the recorded run, with what is computed left to be computed again.
 func offloadRecorded(t *testing.T, keep func(result.Sample, stats.Stream) bool) result.Result {
 	t.Helper()
-	r := recordedAs(t, stats.Offload)
+	r := experimenttest.Recorded(t, stats.Offload)
 	r.Summary, r.Verdict = nil, result.Verdict{}
 	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool {
 		stream, ok := stats.Streamed(s.Case)
@@ -36,11 +37,11 @@ func TestOddOffloads(t *testing.T) {
 		"first round": {func(s result.Sample, _ stats.Stream) bool { return s.Round == 1 }, "complete rounds of 3", "∞"},
 	} {
 		r := offloadRecorded(t, c.keep)
-		page := draw(t, r)
+		page := experimenttest.Draw(t, OffloadExperiment(), r)
 		if !strings.Contains(page, c.want) || strings.Contains(page, c.absent) || strings.Contains(page, "NaN") {
 			t.Errorf("%s: want %q and not %q", name, c.want, c.absent)
 		}
-		if text := table(t, r); strings.Contains(text, "NaN") || !strings.Contains(text, "No verdict") && name != "one state" && name != "one size" && name != "no all-off" {
+		if text := experimenttest.Table(t, OffloadExperiment(), r); strings.Contains(text, "NaN") || !strings.Contains(text, "No verdict") && name != "one state" && name != "one size" && name != "no all-off" {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}
@@ -48,7 +49,7 @@ func TestOddOffloads(t *testing.T) {
 
 // Every encapsulation and way has the study's four charts, on both widths.
 func TestOffloadCharts(t *testing.T) {
-	v := newOffloadView(newView(recordedAs(t, stats.Offload)))
+	v := offloadViewOf(OffloadExperiment().Complete(experimenttest.Recorded(t, stats.Offload)))
 	groups := v.Groups()
 	if len(groups) != 2 || groups[0].Title != "vxlan one way" || groups[1].Title != "vxlan both ways" {
 		t.Fatalf("%d groups", len(groups))
@@ -92,3 +93,5 @@ func TestRatioCell(t *testing.T) {
 		t.Errorf("no ratio is %q", got.Value)
 	}
 }
+
+func TestGoldenOffload(t *testing.T) { experimenttest.Golden(t, OffloadExperiment(), stats.Offload) }

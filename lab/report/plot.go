@@ -79,7 +79,7 @@ func (v view) plot(p plot, width, height float64, class string) template.HTML {
 			points[i] = point{x(q.x), y(q.y)}
 			words += fmt.Sprintf("%s at %s: %s. ", l.name, p.xTick(q.x), stats.Figure(q.y))
 		}
-		c.open(v.color(l.name), l.name)
+		c.open(v.Color(l.name), l.name)
 		class := "strong"
 		if l.faint {
 			class = "few"

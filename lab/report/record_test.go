@@ -94,7 +94,7 @@ func synthetic() result.Result {
 		}
 	}
 	r.Duration = round(clock, 3)
-	return complete(r)
+	return ABExperiment().Complete(r)
 }
 
 // samplesOf draws one round of one target.

@@ -1,11 +1,15 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -152,7 +156,7 @@ func (v transitView) DUT() []studyTable { return v.tables(v.dut) }
 // Others are the tables of everybody else.
 func (v transitView) Others() []studyTable {
 	var tables []studyTable
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		if name != v.dut {
 			tables = append(tables, v.tables(name)...)
 		}
@@ -163,7 +167,7 @@ func (v transitView) Others() []studyTable {
 func (v transitView) tables(name string) []studyTable {
 	var tables []studyTable
 	for _, direction := range v.directions() {
-		table := studyTable{Title: wayWords(direction), Name: name, Color: v.color(name)}
+		table := studyTable{Title: wayWords(direction), Name: name, Color: v.Color(name)}
 		for _, t := range v.sized(direction) {
 			if _, ok := v.find(name, t, stats.PDR); ok {
 				table.Lines = append(table.Lines, v.tableLine(name, t))
@@ -222,10 +226,10 @@ func (v transitView) Delays() []delay {
 		if !ok {
 			continue
 		}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			if _, ok := v.find(name, t, stats.LatencyP50); ok {
 				lines = append(lines, delay{
-					name, v.color(name), t.Case(), v.value(name, t, "latency_min"), v.value(name, t, "latency_mean"), v.value(name, t, stats.LatencyP50),
+					name, v.Color(name), t.Case(), v.value(name, t, "latency_min"), v.value(name, t, "latency_mean"), v.value(name, t, stats.LatencyP50),
 					v.value(name, t, stats.LatencyP99), v.value(name, t, "latency_p999"), v.value(name, t, "jitter"),
 				})
 			}
@@ -238,8 +242,8 @@ func (v transitView) Delays() []delay {
 func (v transitView) Extras() []extra {
 	var lines []extra
 	for _, t := range stats.Transits(v.Result) {
-		for _, name := range v.names {
-			e := extra{name, v.color(name), t.Case(), v.value(name, t, "back_to_back"), v.value(name, t, "recovery_ms"), v.value(name, t, "reset_ms")}
+		for _, name := range v.Names() {
+			e := extra{name, v.Color(name), t.Case(), v.value(name, t, "back_to_back"), v.value(name, t, "recovery_ms"), v.value(name, t, "reset_ms")}
 			if e.Burst != "–" || e.Recovery != "–" || e.Reset != "–" {
 				lines = append(lines, e)
 			}
@@ -257,7 +261,7 @@ func (v transitView) Blocks() []block {
 	} {
 		for _, t := range stats.Transits(v.Result) {
 			b := block{Title: t.Case(), Unit: m.title + ", " + m.unit}
-			for _, name := range v.names {
+			for _, name := range v.Names() {
 				if row, ok := v.find(name, t, m.name); ok {
 					b.Lines = append(b.Lines, v.line(row))
 				}
@@ -274,10 +278,10 @@ func (v transitView) Blocks() []block {
 func (v transitView) Tolerance() string { return glue(stats.Tolerance(v.Result)) }
 
 // Lengths is how long a sample took.
-func (v transitView) Lengths() string { return v.lengths() }
+func (v transitView) Lengths() string { return v.sampleTimes() }
 
-// lengths is how long samples took, where cases are too many to name.
-func (v view) lengths() string {
+// sampleTimes is how long samples took, where cases are too many to name.
+func (v view) sampleTimes() string {
 	var all []float64
 	for _, s := range v.Samples {
 		all = append(all, s.Duration)
@@ -286,4 +290,24 @@ func (v view) lengths() string {
 		return ""
 	}
 	return fmt.Sprintf("%.1f to %.1f s, %d samples", slices.Min(all), slices.Max(all), len(all))
+}
+
+//go:embed rfc2544.html
+var transitPage string
+
+// rfc2544ViewOf prepares r for drawing.
+func rfc2544ViewOf(r result.Result) transitView {
+	v := newView(r, stats.Limit, diagnose.RFC2544DUT(r))
+	return transitView{v}
+}
+
+// RFC2544Page writes r as one self-contained page.
+func RFC2544Page(w io.Writer, r result.Result) error { return Page(w, transitPage, rfc2544ViewOf(r)) }
+
+// RFC2544Table writes the summary of r for a terminal.
+func RFC2544Table(w io.Writer, r result.Result) error { return transitTable(w, rfc2544ViewOf(r)) }
+
+// RFC2544Experiment is the experiment.
+func RFC2544Experiment() experiment.Experiment {
+	return experiment.Experiment{Name: stats.RFC2544, Summarise: stats.RFC2544Rows, Verdict: diagnose.RFC2544Verdict, Page: RFC2544Page, Table: RFC2544Table}
 }

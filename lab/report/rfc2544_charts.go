@@ -31,12 +31,12 @@ func (v transitView) rates(direction string, width float64, class string) templa
 	}
 	words := wayWords(direction) + ", no-drop rates. "
 	pitch := (width - left) / float64(max(1, len(cases)))
-	bar := min(30, pitch*0.8/float64(max(1, len(v.names))))
+	bar := min(30, pitch*0.8/float64(max(1, len(v.Names()))))
 	for i, t := range cases {
 		middle := left + pitch*(float64(i)+0.5)
 		c.text(middle, height-8, "tick m", sizeWords(t))
-		for k, name := range v.names {
-			at := middle + (float64(k)-float64(len(v.names))/2)*bar
+		for k, name := range v.Names() {
+			at := middle + (float64(k)-float64(len(v.Names()))/2)*bar
 			words += v.rateBar(c, name, t, at, bar, y, pitch > 90)
 		}
 	}
@@ -47,7 +47,7 @@ func (v transitView) rates(direction string, width float64, class string) templa
 func (v transitView) topRate(cases []stats.Traffic) float64 {
 	top := 0.0
 	for _, t := range cases {
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			ndr, _ := v.find(name, t, stats.NDR)
 			pdr, _ := v.find(name, t, stats.PDR)
 			top = max(top, ndr.Hi, pdr.Median)
@@ -67,7 +67,7 @@ func (v transitView) rateBar(c *canvas, name string, t stats.Traffic, x, width f
 	if ndr.Ratio > 0 && ndr.Baseline != "" {
 		label += fmt.Sprintf(", %s %s", stats.Ratio(ndr.Ratio), ndr.Baseline)
 	}
-	c.open(v.color(name), label)
+	c.open(v.Color(name), label)
 	c.rect(x, 16, width, y(0)-16, 0, "hit")
 	c.rect(x+1, y(ndr.Median), width-2, y(0)-y(ndr.Median), 1.5, "bar")
 	if okPDR {
@@ -103,7 +103,7 @@ func (v transitView) times(direction string, t stats.Traffic) (figure, bool) {
 	const width, left, right, pitch, thick = 360.0, 74.0, 262.0, 30.0, 15.0
 	var names []string
 	top := 0.0
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		whole, ok := v.find(name, t, stats.NSPerPacket)
 		if _, okDevice := v.find(name, t, stats.DeviceNS); ok && okDevice && whole.Median > 0 {
 			names = append(names, name)
@@ -125,7 +125,7 @@ func (v transitView) times(direction string, t stats.Traffic) (figure, bool) {
 		y := float64(i)*pitch + 4
 		label := fmt.Sprintf("%s: %s ns a packet, %s of them the device's", name, stats.Figure(whole.Median), stats.Figure(device.Median))
 		words += label + ". "
-		c.open(v.color(name), label)
+		c.open(v.Color(name), label)
 		c.rect(0, y-4, width, pitch, 0, "hit")
 		c.text(0, y+13, "name", brief(name, 9))
 		c.rect(left, y+1, x(whole.Median)-left, thick, 2, "bar light")
@@ -169,7 +169,7 @@ func (v transitView) Losses() []figure {
 // lossLines are the medians over the rounds, in percent.
 func (v transitView) lossLines(t stats.Traffic) []plotLine {
 	var lines []plotLine
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		at := map[float64][]float64{}
 		for _, s := range v.Samples {
 			loads, losses := s.Series[stats.LossLoad], s.Series[stats.LossShare]
@@ -200,7 +200,7 @@ func (v transitView) Loads() []figure {
 			continue
 		}
 		var lines []plotLine
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			for _, metric := range []string{stats.LatencyP50, stats.LatencyP99} {
 				l := plotLine{name: name, faint: metric == stats.LatencyP50}
 				for _, at := range []struct {
@@ -239,7 +239,7 @@ func (v transitView) Quantiles() []figure {
 		}
 		figures = append(figures, figure{
 			Title: fmt.Sprintf("Latency distribution, %s, %s bytes", lowerFirst(wayWords(direction)), sizeWords(t)), Unit: "µs by percentile at the no-drop rate, both axes logarithmic",
-			Wide: v.latency(curves, 528, 260, "wide"), Narrow: v.latency(curves, 360, 240, "narrow"),
+			Wide: v.distribution(curves, 528, 260, "wide"), Narrow: v.distribution(curves, 360, 240, "narrow"),
 		})
 	}
 	return figures
@@ -249,7 +249,7 @@ func (v transitView) Quantiles() []figure {
 func (v transitView) Flows() (f figure) {
 	var lines []plotLine
 	size := ""
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		l := plotLine{name: name}
 		for _, t := range stats.Transits(v.Result) {
 			if row, ok := v.find(name, t, stats.PDR); ok && t.Flows > 0 {

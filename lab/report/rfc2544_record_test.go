@@ -21,7 +21,7 @@ func TestSynthesizeTransit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := result.Write(f, complete(r)); err != nil {
+		if err := result.Write(f, RFC2544Experiment().Complete(r)); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Close(); err != nil {

@@ -41,7 +41,7 @@ func (v transitView) writeRates(b *strings.Builder, title string, cases []stats.
 		if t.Flows > 0 {
 			what = counted(float64(t.Flows))
 		}
-		for _, name := range v.names {
+		for _, name := range v.Names() {
 			row, ok := v.find(name, t, stats.NDR)
 			if !ok {
 				continue

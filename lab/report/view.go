@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -15,31 +14,20 @@ import (
 // view is a result prepared for drawing: the page asks it for its parts.
 type view struct {
 	result.Result
-	names []string // targets that have samples or are listed
-	dut   string
+	names    []string // targets that have samples or are listed
+	baseline string
+	dut      string
+	colors   map[string]string // CSS classes of targets that only this experiment has
 }
 
-// complete fills what an older or interrupted run may have left out.
-func complete(r result.Result) result.Result {
-	if len(r.Summary) == 0 {
-		r.Summary = stats.Summarise(r)
-	}
-	if r.Verdict.Sentence == "" {
-		r.Verdict = diagnose.Verdict(r)
-	}
-	return r
+// newView prepares a complete result whose ratios are against baseline and whose verdict is
+// about dut.
+func newView(r result.Result, baseline, dut string) view {
+	return view{Result: r, names: stats.Names(r), baseline: baseline, dut: dut}
 }
 
-func newView(r result.Result) view {
-	r = complete(r)
-	return view{Result: r, names: stats.Names(r), dut: diagnose.DUT(r)}
-}
-
-// baseline is the target that ratios are against.
-func (v view) baseline() string { return stats.BaselineOf(v.Result) }
-
-// Baseline is baseline for the page.
-func (v view) Baseline() string { return v.baseline() }
+// Baseline is the target that ratios are against.
+func (v view) Baseline() string { return v.baseline }
 
 // Sliced says whether the targets took turns in slices.
 func (v view) Sliced() bool { return stats.Sliced(v.Result) }
@@ -49,25 +37,14 @@ func (v view) row(target string, m stats.Metric) (result.Row, bool) {
 	return stats.Find(v.Summary, target, m.Case, m.Name)
 }
 
-// metric looks a metric up by case and name.
-func metric(caseName, name string) stats.Metric {
-	all := stats.Metrics()
-	i := slices.IndexFunc(all, func(m stats.Metric) bool { return m.Case == caseName && m.Name == name })
-	return all[i]
-}
-
-// color is the CSS class with the colour of a target; names that the page does
+// Color is the CSS class with the colour of a target; names that the page does
 // not know get spare colours in their order.
-func (v view) color(name string) string {
-	switch name {
-	case stats.CacheOff:
+func (v view) Color(name string) string {
+	if class, ok := v.colors[name]; ok {
+		return class
+	}
+	if name == stats.Limit && !v.Wired() {
 		return "k-wire"
-	case stats.Limit: // of lab rfc2544 it is the wire's
-		if !v.Wired() {
-			return "k-wire"
-		}
-	case stats.CacheOn:
-		return "k-selvage"
 	}
 	known := []string{"wire", "plain", "kernel", "selvage", "ovs"}
 	if slices.Contains(known, name) {
@@ -90,9 +67,6 @@ func (v view) Names() []string { return v.names }
 
 // Wired says whether the bare wire was measured.
 func (v view) Wired() bool { return slices.Contains(v.names, "wire") }
-
-// Color is tint for the page.
-func (v view) Color(name string) string { return v.color(name) }
 
 // Headline is the verdict's first sentence with its intervals set apart.
 func (v view) Headline() template.HTML {
@@ -156,40 +130,4 @@ type card struct {
 	Note               string // the ratio in words
 	Class              string // "good", "bad" or "even"
 	Strip              template.HTML
-}
-
-// Cards are the subject's key figures.
-func (v view) Cards() []card {
-	var cards []card
-	for _, m := range []stats.Metric{
-		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("rr-1", "rr_p50"), metric("udp", "udp_pps"), metric(stats.TransitEncap, stats.NDR),
-	} {
-		row, ok := v.row(v.dut, m)
-		if !ok {
-			continue
-		}
-		c := card{Title: cardTitle(m), Value: stats.In(row.Median, row.Unit), Unit: m.Unit, Class: "even", Strip: v.strip(m)}
-		switch {
-		case row.Ratio == 0:
-			c.Note = "no ratio to " + v.baseline()
-		case !row.Distinguishable:
-			c.Note = glue(stats.Ratio(row.Ratio)) + " " + v.baseline() + ", no difference shown"
-		default:
-			change := stats.ChangeOf(row, m.Higher)
-			c.Class = map[stats.Change]string{stats.Better: "good", stats.Worse: "bad"}[change]
-			c.Note = glue(stats.Ratio(row.Ratio)) + " " + v.baseline() + ", " + change.String()
-		}
-		cards = append(cards, c)
-	}
-	return cards
-}
-
-func cardTitle(m stats.Metric) string {
-	if m.Name == "rr_p50" {
-		return "Request/response p50"
-	}
-	if m.Name == stats.NDR {
-		return "Transit, no-drop rate"
-	}
-	return m.Title
 }

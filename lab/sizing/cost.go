@@ -30,7 +30,7 @@ func From(r result.Result, target string, frame int) (Cost, error) {
 	if r.Experiment != stats.RFC2544 {
 		return Cost{}, fmt.Errorf("the result is of experiment %q: want one of selvage lab %s", r.Experiment, stats.RFC2544)
 	}
-	rows := stats.Summarise(r)
+	rows := stats.RFC2544Rows(r)
 	byDirection := map[string][]measured{}
 	for _, t := range stats.Transits(r) {
 		if t.Size == 0 || t.Flows > 0 || t.Pairs > 1 {

@@ -99,10 +99,10 @@ func WhyNot(r result.Result, target, caseName string) string {
 	return ""
 }
 
-// attackRows summarise the attacks by case. Packets that crossed and connections that were lost are sums
+// AttackRows summarise the attacks by case. Packets that crossed and connections that were lost are sums
 // over rounds, times to recover the longest, and lo and hi the least and the largest of a round; all else
 // are medians with their interval.
-func attackRows(r result.Result) []result.Row {
+func AttackRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, caseName := range Cases(r) {
 		for _, name := range Names(r) {
@@ -207,7 +207,7 @@ func Unclear(r result.Result, target, caseName string) []Loss {
 func beyondLimits(r result.Result, target, caseName string) (losses, unclear []Loss) {
 	rows := r.Summary
 	if len(rows) == 0 {
-		rows = Summarise(r)
+		rows = AttackRows(r)
 	}
 	for _, limit := range AttackLimits(r) {
 		row, ok := Find(rows, target, caseName, limit.Metric)

@@ -29,7 +29,7 @@ func assaults() result.Result {
 
 func TestAttackRows(t *testing.T) {
 	r := assaults()
-	rows := Summarise(r)
+	rows := AttackRows(r)
 	for _, want := range []result.Row{
 		{Target: "kernel", Metric: Crossed, Unit: "packets", Median: 7, Lo: 0, Hi: 7, N: 2},
 		{Target: "kernel", Metric: Recovered, Unit: "s", Median: 4, Lo: 0.1, Hi: 4, N: 2},

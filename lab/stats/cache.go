@@ -120,3 +120,8 @@ func savedRows(r result.Result) []result.Row {
 	}
 	return rows
 }
+
+// CacheRows are the summary of r: what the cache saves last.
+func CacheRows(r result.Result) []result.Row {
+	return append(Summarise(r, CacheOff, cacheMetrics(r)), savedRows(r)...)
+}

@@ -99,11 +99,11 @@ func byRound(r result.Result, target, caseName, metric string) map[int]float64 {
 	return Values(result.Result{Samples: Affected(Events(r, target, caseName))}, target, caseName, metric)
 }
 
-// convergeRows summarise the events by case. Quantiles are over the flows of all events,
+// ConvergeRows summarise the events by case. Quantiles are over the flows of all events,
 // their n is the number of these flows, and lo and hi are the least and the largest of an
 // event. Losses, hit flows and steps are medians over events with their interval, and n is the
 // number of events. Ratios are of same-round events to those of BaselineBGP.
-func convergeRows(r result.Result) []result.Row {
+func ConvergeRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, caseName := range ConvergeCases() {
 		for _, name := range Names(r) {

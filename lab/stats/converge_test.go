@@ -39,7 +39,7 @@ func TestConvergeRows(t *testing.T) {
 	broken := happened("selvage", EdgeLoss, 5, 9999)
 	broken.Error = "no route"
 	r.Samples = append(r.Samples, broken)
-	rows := Summarise(r)
+	rows := ConvergeRows(r)
 	for _, c := range []struct {
 		target, caseName, metric string
 		median, lo, hi           float64

@@ -122,10 +122,10 @@ func EgressCases(r result.Result) []Stage {
 // own, or that of its path with all offloads.
 func EgressBase(target string) string { return strings.TrimSuffix(target, ChecksumOff) }
 
-// egressRows summarise the egress experiment. The baseline of a row is the same target's
+// EgressRows summarise the egress experiment. The baseline of a row is the same target's
 // node-to-node stage in the same setting, as "target:case". After the metrics come the rows
 // of what is computed.
-func egressRows(r result.Result) []result.Row {
+func EgressRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, m := range EgressMetrics() {
 		for _, stage := range EgressCases(r) {

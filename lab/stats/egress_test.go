@@ -33,7 +33,7 @@ func TestEgressRows(t *testing.T) {
 		"selvage":         {"node": 10, "tunnel": 9, "routed": 9, "egress": 8.1},
 		"kernel-csum-off": {"tunnel": 2},
 	})
-	rows := stats.Summarise(r)
+	rows := stats.EgressRows(r)
 	for _, c := range []struct {
 		target, caseName, metric, baseline string
 		median, ratio                      float64
@@ -71,7 +71,7 @@ func TestEgressRows(t *testing.T) {
 
 // A base that moved nothing gives no ratio, and none of what is computed from ratios.
 func TestEgressRowsOfNothing(t *testing.T) {
-	rows := stats.Summarise(stages(map[string]map[string]float64{"selvage": {"node": 0, "tunnel": 5}}))
+	rows := stats.EgressRows(stages(map[string]map[string]float64{"selvage": {"node": 0, "tunnel": 5}}))
 	if row, _ := stats.Find(rows, "selvage", "tunnel", stats.Decisive); row.Ratio != 0 || row.Median == 0 {
 		t.Errorf("%+v", row)
 	}

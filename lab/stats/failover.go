@@ -120,10 +120,10 @@ func OfKills(kills []result.Sample, metric string) []float64 {
 	return values
 }
 
-// failoverRows summarise the kills. n is their number. Quantiles are over the flows of all
+// FailoverRows summarise the kills. n is their number. Quantiles are over the flows of all
 // kills, and lo and hi the least and the largest of a kill; steps, losses and the returns'
 // outages are medians over kills with their interval.
-func failoverRows(r result.Result) []result.Row {
+func FailoverRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, caseName := range FailoverCases(r) {
 		for _, name := range Names(r) {

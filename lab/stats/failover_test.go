@@ -54,7 +54,7 @@ func TestFailoverRows(t *testing.T) {
 	broken := killed(5, "gateway/kill", 0, 9999)
 	broken.Error = "no route"
 	r.Samples = append(r.Samples, broken)
-	rows := Summarise(r)
+	rows := FailoverRows(r)
 	for _, c := range []struct {
 		caseName, metric string
 		median, lo, hi   float64

@@ -218,10 +218,10 @@ func LatencyMetrics() []Metric {
 	return metrics
 }
 
-// latencyRows summarise the latency experiment. A row's baseline is the same target's
+// LatencyRows summarise the latency experiment. A row's baseline is the same target's
 // case without a firewall, as "target:case". After the metrics come the rows of
 // what is added, and those of rates against Nftables in the same case.
-func latencyRows(r result.Result) []result.Row {
+func LatencyRows(r result.Result) []result.Row {
 	var rows []result.Row
 	for _, m := range latencyMetrics(r) {
 		setting, _ := Policed(m.Case)

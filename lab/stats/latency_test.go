@@ -55,7 +55,7 @@ func TestPoliced(t *testing.T) {
 }
 
 func TestSummariseLatency(t *testing.T) {
-	rows := Summarise(latencyResult(
+	rows := LatencyRows(latencyResult(
 		policed("kernel", "rules-0", RRP50, 20, 30, 20), policed("kernel", "rules-100", RRP50, 22, 31, 24),
 		policed("kernel", "rules-0", ConnRate, 10, 10, 10), policed("kernel", "rules-100", ConnRate, 5, 5, 5),
 		policed("selvage", "rules-0", RRP50, 10, 20, 10), policed("selvage", "rules-100", RRP50, 10.5, 19, 10.5),
@@ -98,7 +98,7 @@ func TestSummariseLatency(t *testing.T) {
 func TestSweepOnly(t *testing.T) {
 	r := latencyResult(policed("selvage", "rules-0", RRP50, 10), policed("selvage", "rules-100", RRP50, 11))
 	r.Parameters["scenarios"] = "same-host"
-	for _, row := range Summarise(r) {
+	for _, row := range LatencyRows(r) {
 		if !strings.HasPrefix(row.Case, "rules-") {
 			t.Errorf("row of %s", row.Case)
 		}

@@ -67,17 +67,6 @@ func Swept(caseName string) (size, flows int, ok bool) {
 	return size, flows, ok && found && errSize == nil && errFlows == nil
 }
 
-// Cases are those of the samples of r in the order of their first samples.
-func Cases(r result.Result) []string {
-	var cases []string
-	for _, s := range r.Samples {
-		if !slices.Contains(cases, s.Case) {
-			cases = append(cases, s.Case)
-		}
-	}
-	return cases
-}
-
 // mtuMetrics are the throughput and the segment size of every transfer, and what
 // every search found.
 func mtuMetrics(r result.Result) []Metric {
@@ -114,4 +103,9 @@ func holeRows(r result.Result) []result.Row {
 		}
 	}
 	return rows
+}
+
+// MTURows are the summary of r: BlackHole of each target first.
+func MTURows(r result.Result) []result.Row {
+	return append(holeRows(r), Summarise(r, Baseline, mtuMetrics(r))...)
 }

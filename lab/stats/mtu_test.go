@@ -58,7 +58,7 @@ func TestBlackHole(t *testing.T) {
 		failed,
 	}}
 	got := map[string][4]float64{}
-	for _, row := range Summarise(r) {
+	for _, row := range MTURows(r) {
 		if row.Metric == BlackHole {
 			got[row.Target] = [4]float64{row.Median, row.Lo, row.Hi, float64(row.N)}
 		}
@@ -67,10 +67,10 @@ func TestBlackHole(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if row, ok := Find(Summarise(r), "kernel", "hole", "mss"); !ok || row.Median != 1448 || row.Unit != "bytes" {
+	if row, ok := Find(MTURows(r), "kernel", "hole", "mss"); !ok || row.Median != 1448 || row.Unit != "bytes" {
 		t.Errorf("MSS: %+v", row)
 	}
-	if _, ok := Find(Summarise(r), "fixed", "clamp", "tcp_throughput"); !ok {
+	if _, ok := Find(MTURows(r), "fixed", "clamp", "tcp_throughput"); !ok {
 		t.Error("no throughput of a fix")
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// offloadRows is the summary of the offload experiment: the figures of every case with
+// OffloadRows is the summary of the offload experiment: the figures of every case with
 // their ratio to the kernel in the same state, the gains against all off, and what each
 // offload adds. Each also as the mean over all sizes, from rounds that have them all.
-func offloadRows(r result.Result) []result.Row {
+func OffloadRows(r result.Result) []result.Row {
 	o := offloads{r, Sizes(r)}
 	cases := append(Streams(r), Means(r)...)
 	var rows []result.Row

@@ -106,7 +106,7 @@ func modelled(rounds int) result.Result {
 
 func TestOffloadRows(t *testing.T) {
 	r := modelled(3)
-	rows := Summarise(r)
+	rows := OffloadRows(r)
 	for _, c := range []struct {
 		target, caseName, metric string
 		median, ratio            float64
@@ -144,7 +144,7 @@ func TestOffloadRowsIncomplete(t *testing.T) {
 	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool {
 		return s.Round == 2 && s.Target == "selvage" && s.Case == "vxlan/gro-off/1k/one-way"
 	})
-	rows := Summarise(r)
+	rows := OffloadRows(r)
 	if row, _ := Find(rows, "selvage", "vxlan/gro-off/mean/one-way", Throughput); row.N != 2 {
 		t.Errorf("mean of %d rounds, want 2", row.N)
 	}
@@ -152,14 +152,14 @@ func TestOffloadRowsIncomplete(t *testing.T) {
 		t.Errorf("%d rounds, want 3", row.N)
 	}
 	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Target == "kernel" })
-	if row, ok := Find(Summarise(r), "selvage", "vxlan/all-on/64k/one-way", Throughput); !ok || row.Ratio != 0 || row.Baseline != "" {
+	if row, ok := Find(OffloadRows(r), "selvage", "vxlan/all-on/64k/one-way", Throughput); !ok || row.Ratio != 0 || row.Baseline != "" {
 		t.Errorf("without a kernel: %+v", row)
 	}
 }
 
 func TestIdentities(t *testing.T) {
 	r := modelled(3)
-	all := Identities(Summarise(r))
+	all := Identities(OffloadRows(r))
 	if len(all) != 2*7*2 { // targets, states but all off, sizes
 		t.Errorf("%d rows", len(all))
 	}
@@ -173,7 +173,7 @@ func TestIdentities(t *testing.T) {
 			r.Samples[i].Metrics[Efficiency] *= 1.1
 		}
 	}
-	missed := slices.DeleteFunc(Identities(Summarise(r)), func(i Identity) bool { return i.Holds() })
+	missed := slices.DeleteFunc(Identities(OffloadRows(r)), func(i Identity) bool { return i.Holds() })
 	if len(missed) != 1 || missed[0].Target != "kernel" || math.Abs(missed[0].Off()-0.1) > 1e-9 {
 		t.Errorf("missed %+v", missed)
 	}

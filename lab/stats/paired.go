@@ -193,35 +193,3 @@ func ChangeOf(row result.Row, higher bool) Change {
 	}
 	return Worse
 }
-
-// Windows cuts r into results of so many neighbouring rounds each; what is left at the end
-// is in none. Their rounds count from 1 again, and their summaries are made anew.
-func Windows(r result.Result, rounds int) []result.Result {
-	byRound := map[int][]result.Sample{}
-	for _, s := range r.Samples {
-		byRound[s.Round] = append(byRound[s.Round], s)
-	}
-	var order []int
-	for round := range byRound {
-		order = append(order, round)
-	}
-	slices.Sort(order)
-	var windows []result.Result
-	for ; len(order) >= rounds && rounds > 0; order = order[rounds:] {
-		w := r
-		w.Samples, w.Parameters = nil, map[string]string{}
-		for name, value := range r.Parameters {
-			w.Parameters[name] = value
-		}
-		delete(w.Parameters, "rounds")
-		for i, round := range order[:rounds] {
-			for _, s := range byRound[round] {
-				s.Round = i + 1
-				w.Samples = append(w.Samples, s)
-			}
-		}
-		w.Summary = Summarise(w)
-		windows = append(windows, w)
-	}
-	return windows
-}

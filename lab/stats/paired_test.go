@@ -101,7 +101,7 @@ func (n noise) run(rounds int, effect float64) result.Result {
 // share is in how many of many runs the second target's row says that it differs.
 func (n noise) share(runs, rounds int, effect float64) (found, worse float64) {
 	for range runs {
-		row, _ := Find(Summarise(n.run(rounds, effect)), "b", "rr-1", "rr_p50")
+		row, _ := Find(ABRows(n.run(rounds, effect)), "b", "rr-1", "rr_p50")
 		if row.Distinguishable {
 			found += 1 / float64(runs)
 		}
@@ -133,7 +133,7 @@ func TestSmallestEffect(t *testing.T) {
 	for _, rounds := range []int{8, 12, 24} {
 		var claimed []float64
 		for range 200 {
-			row, _ := Find(Summarise(n.run(rounds, 0)), "b", "rr-1", "rr_p50")
+			row, _ := Find(ABRows(n.run(rounds, 0)), "b", "rr-1", "rr_p50")
 			claimed = append(claimed, row.SmallestEffect)
 		}
 		effect := Median(claimed).Median
@@ -161,10 +161,10 @@ func TestSlicedDifferences(t *testing.T) {
 		}
 		return r
 	}
-	if row, ok := Find(Summarise(lossy(50)), "b", "udp", "udp_loss_ppm"); !ok || row.Ratio != 0 || row.Difference < 50 || ChangeOf(row, false) != Worse {
+	if row, ok := Find(ABRows(lossy(50)), "b", "udp", "udp_loss_ppm"); !ok || row.Ratio != 0 || row.Difference < 50 || ChangeOf(row, false) != Worse {
 		t.Errorf("%+v", row)
 	}
-	if row, _ := Find(Summarise(lossy(0)), "b", "udp", "udp_loss_ppm"); row.Distinguishable || ChangeOf(row, false) != NoDifference {
+	if row, _ := Find(ABRows(lossy(0)), "b", "udp", "udp_loss_ppm"); row.Distinguishable || ChangeOf(row, false) != NoDifference {
 		t.Errorf("none lost: %+v", row)
 	}
 }
@@ -193,11 +193,11 @@ func TestWindows(t *testing.T) {
 // Without plain the first target is what the others are compared with.
 func TestBaselineOfBuilds(t *testing.T) {
 	r := noise{rand.New(rand.NewPCG(9, 10)), 0.01}.run(8, 0)
-	if got := BaselineOf(r); got != "a" {
+	if got := ABBaseline(r); got != "a" {
 		t.Errorf("of two builds: %q", got)
 	}
 	r.Targets = append(r.Targets, result.Target{Name: Baseline})
-	if got := BaselineOf(r); got != Baseline {
+	if got := ABBaseline(r); got != Baseline {
 		t.Errorf("with plain: %q", got)
 	}
 }

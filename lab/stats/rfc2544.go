@@ -12,9 +12,6 @@ import (
 // RFC2544 is the name of the experiment on transit at the limit of a machine.
 const RFC2544 = "rfc2544"
 
-// Limit is its baseline: a redirect without any work.
-const Limit = "limit"
-
 // Metrics of the RFC 2544 experiment that others speak of by name.
 const (
 	NDR         = "ndr" // Mpps forwarded without loss, RFC 2544's throughput
@@ -173,16 +170,6 @@ func RefuseRate(r result.Result, caseName, metric string, targets ...string) str
 	return ""
 }
 
-// Against is how many times b's figure a target a has in a case: the median of
-// same-round ratios. N is 0 when there is no pair, or b has a 0.
-func Against(r result.Result, a, b, caseName, metric string) Interval {
-	ratios, _, divisible := pair(Values(r, a, caseName, metric), Values(r, b, caseName, metric))
-	if !divisible {
-		return Interval{}
-	}
-	return Median(ratios)
-}
-
 // Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %". Its parameter is a
 // percentage with its sign or a share; without one it is "the tolerated".
 func Tolerance(r result.Result) string {
@@ -204,3 +191,6 @@ func Tolerance(r result.Result) string {
 func SharedCore(r result.Result) bool {
 	return strings.HasPrefix(r.Parameters["cores"], "inline") || strings.Contains(r.Parameters["cores"], "share core")
 }
+
+// RFC2544Rows are the summary of r.
+func RFC2544Rows(r result.Result) []result.Row { return Summarise(r, Limit, transitMetrics(r)) }

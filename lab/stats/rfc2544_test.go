@@ -56,7 +56,7 @@ func TestTransits(t *testing.T) {
 func TestSummariseTransit(t *testing.T) {
 	r := of(rates("selvage", "encap-512", NDR, 4, 4, 4), rates("limit", "encap-64", NDR, 5, 5, 5), rates("selvage", "encap-64", NDR, 4, 4, 4), rates("selvage", "encap-64", PDR, 4.1, 4.1, 4.1))
 	r.Experiment = RFC2544
-	rows := Summarise(r)
+	rows := RFC2544Rows(r)
 	var got []string
 	for _, row := range rows {
 		got = append(got, row.Target+" "+row.Case+" "+row.Metric)
@@ -121,11 +121,11 @@ func TestSaved(t *testing.T) {
 	if got := Saved(r, "flows-2"); got.N != 0 {
 		t.Errorf("%+v", got)
 	}
-	row, _ := Find(Summarise(r), CacheOn, "flows-1", NSPerPacket)
+	row, _ := Find(CacheRows(r), CacheOn, "flows-1", NSPerPacket)
 	if row.Baseline != CacheOff || row.Ratio != 0.5 {
 		t.Errorf("%+v", row)
 	}
-	saved, ok := Find(Summarise(r), CacheOn, "flows-1", ShareSaved)
+	saved, ok := Find(CacheRows(r), CacheOn, "flows-1", ShareSaved)
 	if !ok || saved.Median != 0.75 || saved.N != 2 || saved.Distinguishable || saved.Baseline != CacheOff {
 		t.Errorf("%+v", saved)
 	}

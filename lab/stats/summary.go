@@ -10,44 +10,13 @@ import (
 // Baseline is the target that ratios are against in most experiments.
 const Baseline = "plain"
 
-// BaselineOf is the target that ratios of r are against; in the A/B experiment plain, or
-// the first where that was not measured.
-func BaselineOf(r result.Result) string {
-	switch r.Experiment {
-	case RFC2544:
-		return Limit
-	case Cache:
-		return CacheOff
-	case Latency, Egress: // of another of its cases
-		return ""
-	case Failover, Attack: // nothing else is killed; each is compared with itself unattacked
-		return ""
-	case Offload:
-		return OffloadBaseline
-	case Converge:
-		return BaselineBGP
-	case AB:
-		if names := Names(r); Sliced(r) && len(names) > 0 && !slices.Contains(names, Baseline) {
-			return names[0]
-		}
-	}
-	return Baseline
-}
-
-// AB is the name of the A/B experiment.
-const AB = "ab"
+// Limit is the target that is a redirect without any work.
+const Limit = "limit"
 
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
 	Decisive     = "tcp_throughput"
 	DecisiveCase = "tcp"
-)
-
-// Cases of the A/B experiment that are transit: frames of 64 bytes between an uplink and the
-// underlay.
-const (
-	TransitEncap = "transit-encap"
-	TransitDecap = "transit-decap"
 )
 
 // minPairs is the number of same-round pairs from which a difference may be
@@ -64,40 +33,6 @@ type Metric struct {
 	Higher bool   // higher is better
 }
 
-// metrics lists what Summarise computes for r.
-func metrics(r result.Result) []Metric {
-	switch r.Experiment {
-	case MTU:
-		return mtuMetrics(r)
-	case RFC2544:
-		return transitMetrics(r)
-	case Cache:
-		return cacheMetrics(r)
-	}
-	return Metrics()
-}
-
-// Metrics lists what Summarise computes for the A/B experiment, in the order of its
-// rows.
-func Metrics() []Metric {
-	metrics := []Metric{
-		{DecisiveCase, Decisive, "Gbit/s", "TCP throughput", true},
-		{"tcp", "cpu_per_gb", "CPU s/GB", "CPU per gigabyte", false},
-		{"tcp", "retransmits", "count", "TCP retransmits", false},
-	}
-	for _, c := range []struct{ name, size string }{{"rr-1", "1 B"}, {"rr-1024", "1024 B"}} {
-		metrics = append(metrics,
-			Metric{c.name, "rr_p50", "µs", "Request/response p50, " + c.size, false},
-			Metric{c.name, "rr_p99", "µs", "Request/response p99, " + c.size, false},
-			Metric{c.name, "rr_rate", "1/s", "Request/response rate, " + c.size, true})
-	}
-	return append(metrics,
-		Metric{"udp", "udp_pps", "kpps", "UDP packets received", true},
-		Metric{"udp", "udp_loss_ppm", "ppm", "UDP packets lost, of a million", false},
-		Metric{TransitEncap, NDR, "Mpps", "Transit into a tunnel without loss (NDR)", true},
-		Metric{TransitDecap, NDR, "Mpps", "Transit out of a tunnel without loss (NDR)", true})
-}
-
 // Names returns the targets of r in its own order, then those that only
 // samples name.
 func Names(r result.Result) []string {
@@ -111,6 +46,17 @@ func Names(r result.Result) []string {
 		}
 	}
 	return names
+}
+
+// Cases are those of the samples of r in the order of their first samples.
+func Cases(r result.Result) []string {
+	var cases []string
+	for _, s := range r.Samples {
+		if !slices.Contains(cases, s.Case) {
+			cases = append(cases, s.Case)
+		}
+	}
+	return cases
 }
 
 // Rounds is how many rounds r was meant to have: its parameter "rounds", or the
@@ -147,38 +93,17 @@ func samplesOf(r result.Result, target, caseName, metric string) map[int]result.
 	return samples
 }
 
-// Summarise computes the summary of r from its samples, by metric in the order
-// of Metrics and then by target. There is no row where there is no value.
+// Summarise computes the summary of r from its samples, by metric in the order of
+// metrics and then by target. There is no row where there is no value.
 //
-// Ratios are medians over same-round pairs; of slices see compareSliced. A row has
-// none (0, 0, 0) when the baseline was not measured or was 0 in any paired round: a
+// Ratios to the baseline are medians over same-round pairs; of slices see compareSliced. A
+// row has none (0, 0, 0) when the baseline was not measured or was 0 in any paired round: a
 // median over the remaining rounds would leave out exactly those in which the baseline
 // did best. Distinguishable then rests on the paired differences. It is never true for
 // fewer than three pairs, of slices for fewer than LeastPairs.
-//
-// The MTU experiment's rows begin with BlackHole of each target, the cache
-// experiment's end with ShareSaved. The latency experiment's baselines are cases (see
-// latencyRows).
-func Summarise(r result.Result) []result.Row {
+func Summarise(r result.Result, baseline string, metrics []Metric) []result.Row {
 	var rows []result.Row
-	switch r.Experiment {
-	case Latency:
-		return latencyRows(r)
-	case Egress:
-		return egressRows(r)
-	case Failover:
-		return failoverRows(r)
-	case Offload:
-		return offloadRows(r)
-	case Converge:
-		return convergeRows(r)
-	case Attack:
-		return attackRows(r)
-	case MTU:
-		rows = holeRows(r)
-	}
-	baseline := BaselineOf(r)
-	for _, m := range metrics(r) {
+	for _, m := range metrics {
 		base := Values(r, baseline, m.Case, m.Name)
 		for _, name := range Names(r) {
 			values := Values(r, name, m.Case, m.Name)
@@ -199,9 +124,6 @@ func Summarise(r result.Result) []result.Row {
 			}
 			rows = append(rows, row)
 		}
-	}
-	if r.Experiment == Cache {
-		rows = append(rows, savedRows(r)...)
 	}
 	return rows
 }
@@ -252,6 +174,16 @@ func pair(values, base map[int]float64) (ratios, differences []float64, divisibl
 		ratios = append(ratios, values[round]/b)
 	}
 	return ratios, differences, divisible
+}
+
+// Against is how many times b's figure a target a has in a case: the median of
+// same-round ratios. N is 0 when there is no pair, or b has a 0.
+func Against(r result.Result, a, b, caseName, metric string) Interval {
+	ratios, _, divisible := pair(Values(r, a, caseName, metric), Values(r, b, caseName, metric))
+	if !divisible {
+		return Interval{}
+	}
+	return Median(ratios)
 }
 
 // Find returns the row of one target's metric.

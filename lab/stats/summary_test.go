@@ -42,7 +42,7 @@ func TestSummarise(t *testing.T) {
 		{Target: "kernel", Case: "tcp", Metric: "tcp_throughput", Unit: "Gbit/s", Median: 10, Lo: 8, Hi: 21, N: 5, Baseline: "plain",
 			Ratio: 0.9, RatioLo: 0.8, RatioHi: 1.05},
 	}
-	if diff := cmp.Diff(want, Summarise(r), cmp.Comparer(near)); diff != "" {
+	if diff := cmp.Diff(want, ABRows(r), cmp.Comparer(near)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -51,7 +51,7 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
 func TestSummariseZeroBaseline(t *testing.T) {
 	r := of(tcp("plain", "retransmits", 0, 3, 0), tcp("bad", "retransmits", 90, 80, 70), tcp("good", "retransmits", 0, 2, 0))
-	rows := Summarise(r)
+	rows := ABRows(r)
 	for _, c := range []struct {
 		name string
 		want bool
@@ -67,15 +67,15 @@ func TestSummariseOutages(t *testing.T) {
 	r := of(tcp("plain", "tcp_throughput", 10, 10, 10), tcp("selvage", "tcp_throughput", 12, 12, 12))
 	r.Samples[1].Error = "iperf3: interrupted"
 	r.Samples[4].Metrics["tcp_throughput"] = math.NaN()
-	row, _ := Find(Summarise(r), "selvage", "tcp", "tcp_throughput")
+	row, _ := Find(ABRows(r), "selvage", "tcp", "tcp_throughput")
 	if row.N != 2 || row.Ratio != 1.2 || row.Distinguishable {
 		t.Errorf("two pairs are left, too few to tell a difference: %+v", row)
 	}
-	alone, _ := Find(Summarise(of(tcp("selvage", "tcp_throughput", 12))), "selvage", "tcp", "tcp_throughput")
+	alone, _ := Find(ABRows(of(tcp("selvage", "tcp_throughput", 12))), "selvage", "tcp", "tcp_throughput")
 	if alone.Ratio != 0 || alone.Baseline != "" || alone.Lo != 12 {
 		t.Errorf("no baseline: %+v", alone)
 	}
-	if rows := Summarise(result.Result{}); rows != nil {
+	if rows := ABRows(result.Result{}); rows != nil {
 		t.Errorf("nothing: %+v", rows)
 	}
 }

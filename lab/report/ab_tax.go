@@ -26,9 +26,9 @@ type taxLine struct {
 }
 
 // Tax lists the tunnels of the run that have a ratio.
-func (v view) Tax() []taxLine {
+func (v abView) Tax() []taxLine {
 	var lines []taxLine
-	if v.baseline() != stats.Baseline {
+	if v.Baseline() != stats.Baseline {
 		return nil
 	}
 	for _, k := range v.Targets {
@@ -37,7 +37,7 @@ func (v view) Tax() []taxLine {
 			continue
 		}
 		lines = append(lines, taxLine{
-			Name: k.Name, Color: v.color(k.Name), InnerMTU: k.InnerMTU,
+			Name: k.Name, Color: v.Color(k.Name), InnerMTU: k.InnerMTU,
 			Expected: stats.Percent(-k.HeaderTax), Measured: stats.Percent(row.Ratio - 1),
 			Interval: fmt.Sprintf("%s … %s", stats.Percent(row.RatioLo-1), stats.Percent(row.RatioHi-1)),
 			Beyond:   stats.Percent(row.Ratio - (1 - k.HeaderTax)),
@@ -49,7 +49,7 @@ func (v view) Tax() []taxLine {
 
 // Kept draws the share of plain's throughput that each tunnel keeps, with what
 // headers alone would leave, and the FortiGate study's own pair for scale.
-func (v view) Kept() (f figure) {
+func (v abView) Kept() (f figure) {
 	lines := v.Tax()
 	if len(lines) == 0 {
 		return f
@@ -59,7 +59,7 @@ func (v view) Kept() (f figure) {
 	return f
 }
 
-func (v view) kept(lines []taxLine, width float64, class string) template.HTML {
+func (v abView) kept(lines []taxLine, width float64, class string) template.HTML {
 	const left, pitch, above = 88, 40, 20
 	right := width - 62
 	study := taxLine{Name: "FortiGate study", Color: "k-none", ratio: studyTunnel / studyPlain, tax: studyTax}

@@ -74,7 +74,7 @@ func TestBuilds(t *testing.T) {
 		"a failed sample": {10, ofNew("udp", func(s *result.Sample) { s.Error = "the cable is out" }), true, []string{"No verdict: 10 samples failed.", "the cable is out"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := Verdict(builds(c.rounds, c.change))
+			v := ABVerdict(builds(c.rounds, c.change))
 			text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
 			if v.Refused != c.refused {
 				t.Errorf("refused: %v\n%s", v.Refused, text)

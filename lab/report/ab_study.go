@@ -11,7 +11,7 @@ type studyLine struct {
 }
 
 // Reference is the FortiGate study's own table: facts of another machine, for their ratio.
-func (v view) Reference() []studyLine {
+func (v abView) Reference() []studyLine {
 	return []studyLine{
 		{Path: "plain VLAN", Sent: "935", Received: "934", Retransmits: "109", Ratio: "1"},
 		{Path: "VXLAN segment", Sent: "548", Received: "546", Retransmits: "179", Ratio: stats.Ratio(studyTunnel / studyPlain)},
@@ -19,7 +19,7 @@ func (v view) Reference() []studyLine {
 }
 
 // Repeated are the study's columns of this run: plain and all tunnels.
-func (v view) Repeated() []studyLine {
+func (v abView) Repeated() []studyLine {
 	median := func(name, metric string) string {
 		var values []float64
 		for _, value := range stats.Values(v.Result, name, stats.DecisiveCase, metric) {
@@ -35,13 +35,13 @@ func (v view) Repeated() []studyLine {
 		return stats.In(stats.Median(values).Median, unit)
 	}
 	var lines []studyLine
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		row, ok := v.row(name, metric(stats.DecisiveCase, stats.Decisive))
 		if !ok || name == "wire" {
 			continue
 		}
 		lines = append(lines, studyLine{
-			Path: name, Color: v.color(name), Sent: median(name, "tcp_sent"), Received: stats.In(row.Median, row.Unit),
+			Path: name, Color: v.Color(name), Sent: median(name, "tcp_sent"), Received: stats.In(row.Median, row.Unit),
 			Retransmits: median(name, "retransmits"), Ratio: ratioLabel(row),
 		})
 	}

@@ -15,14 +15,14 @@ const maxCores = 8
 
 // Cores draws how each core spent the TCP transfer, stacked from softirq, the
 // share that a tunnel drives up, so that it starts at a common line.
-func (v view) Cores() (f figure) {
+func (v abView) Cores() (f figure) {
 	type group struct {
 		name  string
 		cores []result.CPUShare
 	}
 	var groups []group
 	lines := 0
-	for _, name := range v.names {
+	for _, name := range v.Names() {
 		if cores := busiest(stats.Cores(v.Result, name, stats.DecisiveCase)); len(cores) > 0 {
 			groups = append(groups, group{name, cores})
 			lines += len(cores)
@@ -48,7 +48,7 @@ func (v view) Cores() (f figure) {
 				label := fmt.Sprintf("%s, core %d: softirq %.0f %%, system %.0f %%, user %.0f %%, idle %.0f %%", g.name, core.Core,
 					100*core.SoftIRQ, 100*core.System, 100*core.User, 100*core.Idle)
 				words += label + ". "
-				c.open(v.color(g.name), label)
+				c.open(v.Color(g.name), label)
 				if i == 0 {
 					c.text(0, y+13, "name", brief(g.name, 8))
 				}

@@ -9,7 +9,7 @@ import (
 )
 
 // values are one TCP metric of a target over all good samples.
-func values(e evidence, target, metric string) []float64 {
+func values(e abEvidence, target, metric string) []float64 {
 	var xs []float64
 	for _, v := range stats.Values(e.Result, target, stats.DecisiveCase, metric) {
 		xs = append(xs, v)
@@ -19,7 +19,7 @@ func values(e evidence, target, metric string) []float64 {
 
 // processor names the core whose softirq share climbs during the transfer, the
 // mark of a tunnel that is switched in software on one core (the FortiGate study).
-func (e evidence) processor() []string {
+func (e abEvidence) processor() []string {
 	base := stats.Cores(e.Result, plain, stats.DecisiveCase)
 	var out []string
 	names := slices.DeleteFunc(e.tunnels(), func(name string) bool { return name == e.dut })
@@ -91,19 +91,19 @@ func full(cores []result.CPUShare) string {
 }
 
 // latency compares request/response p50 of every tunnel with plain.
-func (e evidence) latency() []string {
+func (e abEvidence) latency() []string {
 	return e.compare("Latency", "rr-1", "rr_p50",
 		"A tunnel's own work shows here undiluted, since one small transaction is outstanding and both ends share a core.")
 }
 
 // packets compares the small-packet rate.
-func (e evidence) packets() []string {
+func (e abEvidence) packets() []string {
 	return e.compare("Small packets", "udp", "udp_pps",
 		"This is cost per packet, which segmentation offload cannot hide.")
 }
 
 // compare puts one metric of the subject and of the other tunnels in a line.
-func (e evidence) compare(topic, caseName, metric, meaning string) []string {
+func (e abEvidence) compare(topic, caseName, metric, meaning string) []string {
 	row, ok := stats.Find(e.rows, e.dut, caseName, metric)
 	base, okBase := stats.Find(e.rows, plain, caseName, metric)
 	if !ok || !okBase || row.Ratio == 0 {

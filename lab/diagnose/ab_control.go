@@ -3,7 +3,7 @@ package diagnose
 import "strings"
 
 // control says what fed the tunnels, where something did.
-func (e evidence) control() []string {
+func (e abEvidence) control() []string {
 	text := e.Parameters["control"]
 	if !strings.HasPrefix(text, "BGP") {
 		return nil

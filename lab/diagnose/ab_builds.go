@@ -11,9 +11,9 @@ import (
 
 // buildsVerdict compares targets with the first of them, row by row: builds of one data
 // path, of which no headers and no tunnel explain a difference.
-func (e evidence) buildsVerdict() result.Verdict {
+func (e abEvidence) buildsVerdict() result.Verdict {
 	v := result.Verdict{}
-	base := stats.BaselineOf(e.Result)
+	base := e.baseline
 	for _, one := range []func() []string{e.failed, e.stolen, e.fewRounds} {
 		v.Findings = append(v.Findings, one()...)
 	}
@@ -38,7 +38,7 @@ func (e evidence) buildsVerdict() result.Verdict {
 
 // against says in which rows a target differs from the baseline, and of each row what
 // was found and what would have been.
-func (e evidence) against(name, base string) (sentence string, findings []string) {
+func (e abEvidence) against(name, base string) (sentence string, findings []string) {
 	rows := map[stats.Change][]string{}
 	for _, m := range stats.Metrics() {
 		row, ok := stats.Find(e.rows, name, m.Case, m.Name)
