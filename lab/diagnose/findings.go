@@ -10,13 +10,13 @@ import (
 
 // Limits of what findings call remarkable.
 const (
-	busyCore   = 0.95 // a core (or all of them) counts as full
+	BusyCore   = 0.95 // a core (or all of them) counts as full
 	stealLimit = 0.05 // share of all cores' time that others may take in any sample
 	busyBefore = 0.15 // of all cores' time, before samples
 )
 
-// failed says which samples did.
-func (e evidence) failed() []string {
+// Failed says which samples did.
+func (e Evidence) Failed() []string {
 	lines := stats.Errors(e.Result)
 	if len(lines) == 0 {
 		return nil
@@ -30,8 +30,8 @@ func (e evidence) failed() []string {
 		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}
 }
 
-// stolen says when the hypervisor gave a good part of the machine to others.
-func (e evidence) stolen() []string {
+// Stolen says when the hypervisor gave a good part of the machine to others.
+func (e Evidence) Stolen() []string {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
 		if v := s.Metrics["cpu_steal"]; s.Error == "" && v > worst {
@@ -44,21 +44,22 @@ func (e evidence) stolen() []string {
 	return []string{fmt.Sprintf("Noise: the hypervisor stole up to %.0f %% of the cores' time (%s), which no tuning of this machine can fix. Choose a quieter time or a dedicated machine.", 100*worst, at)}
 }
 
-func (e evidence) fewRounds() []string {
+// FewRounds says what so few rounds are worth.
+func (e Evidence) FewRounds() []string {
 	rounds := stats.Rounds(e.Result)
 	switch {
 	case rounds > 0 && rounds < stats.LeastPairs && stats.Sliced(e.Result):
 		return []string{fmt.Sprintf("Confidence: %s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
-			inRounds(rounds), stats.LeastPairs)}
+			InRounds(rounds), stats.LeastPairs)}
 	case rounds == 0 || rounds >= 5:
 		return nil
 	}
 	return []string{fmt.Sprintf("Confidence: with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
-		inRounds(rounds), 100*stats.Confidence(rounds))}
+		InRounds(rounds), 100*stats.Confidence(rounds))}
 }
 
-// busy says when others were at work on the cores before samples were taken.
-func (e evidence) busy() []string {
+// Busy says when others were at work on the cores before samples were taken.
+func (e Evidence) Busy() []string {
 	var shares []float64
 	for _, s := range e.Samples {
 		if v, ok := s.Metrics["idle_busy"]; ok && s.Error == "" {
@@ -69,31 +70,32 @@ func (e evidence) busy() []string {
 	if iv.Median <= busyBefore {
 		return nil
 	}
-	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", share(iv.Median), iv.N)}
+	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", Share(iv.Median), iv.N)}
 }
 
-// inRounds counts rounds in words.
-func inRounds(n int) string {
+// InRounds counts rounds in words.
+func InRounds(n int) string {
 	if n == 1 {
 		return "1 round"
 	}
 	return fmt.Sprintf("%d rounds", n)
 }
 
-// bridgeNetfilter says when the baseline pays for netfilter in its bridge. What
+// BridgeNetfilter says when the baseline pays for netfilter in its bridge. What
 // the experiments send is IPv4, so iptables' sysctl decides.
-func (e evidence) bridgeNetfilter() []string {
+func (e Evidence) BridgeNetfilter() []string {
 	const key = "bridge-nf-call-iptables"
-	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), plain) {
+	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), Plain) {
 		return nil
 	}
 	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}
 }
 
-// share writes a loss or part without a sign.
-func share(v float64) string { return strings.TrimPrefix(stats.Percent(v), "+") }
+// Share writes a loss or part without a sign.
+func Share(v float64) string { return strings.TrimPrefix(stats.Percent(v), "+") }
 
-func lowerFirst(s string) string {
+// LowerFirst begins s with a small letter unless it is an abbreviation.
+func LowerFirst(s string) string {
 	if len(s) > 1 && s[1] >= 'a' && s[1] <= 'z' { // not an abbreviation
 		return strings.ToLower(s[:1]) + s[1:]
 	}

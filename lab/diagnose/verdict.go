@@ -16,57 +16,66 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
+// Flows counts flows in words.
+func Flows(n int) string {
+	if n == 1 {
+		return "1 flow"
+	}
+	return stats.Figure(float64(n)) + " flows"
+}
+
 // Names of targets with a part of their own in the words below.
 const (
-	wire    = "wire"
+	Wire    = "wire"
 	limit   = stats.Limit
-	plain   = stats.Baseline
-	kernel  = "kernel"
-	selvage = "selvage"
+	Plain   = stats.Baseline
+	Kernel  = "kernel"
+	Selvage = "selvage"
 )
 
-// evidence is a result with what all findings need of it worked out once.
-type evidence struct {
+// Evidence is a result with what all findings need of it worked out once.
+type Evidence struct {
 	result.Result
-	rows     []result.Row
-	baseline string // the target that ratios are against, "" where rows have others each
-	dut      string // the target that the verdict is about, "" for none
+	Rows     []result.Row
+	Baseline string // the target that ratios are against, "" where rows have others each
+	DUT      string // the target that the verdict is about, "" for none
 }
 
-// summed is the evidence without a subject.
-func summed(r result.Result, summarise func(result.Result) []result.Row, baseline string) evidence {
-	e := evidence{Result: r, rows: r.Summary, baseline: baseline}
-	if len(e.rows) == 0 {
-		e.rows = summarise(r)
+// Summed is the evidence without a subject.
+func Summed(r result.Result, summarise func(result.Result) []result.Row, baseline string) Evidence {
+	e := Evidence{Result: r, Rows: r.Summary, Baseline: baseline}
+	if len(e.Rows) == 0 {
+		e.Rows = summarise(r)
 	}
 	return e
 }
 
-// gather is the evidence about `selvage`, else the first target that is neither the baseline
+// Gather is the evidence about `selvage`, else the first target that is neither the baseline
 // nor the wire, nothing when there is none.
-func gather(r result.Result, summarise func(result.Result) []result.Row, baseline string) evidence {
-	e := summed(r, summarise, baseline)
-	tunnels := e.tunnels()
-	ours := slices.IndexFunc(tunnels, func(name string) bool { return path(name) == selvage })
+func Gather(r result.Result, summarise func(result.Result) []result.Row, baseline string) Evidence {
+	e := Summed(r, summarise, baseline)
+	tunnels := e.Tunnels()
+	ours := slices.IndexFunc(tunnels, func(name string) bool { return Path(name) == Selvage })
 	switch {
-	case slices.Contains(tunnels, selvage):
-		e.dut = selvage
+	case slices.Contains(tunnels, Selvage):
+		e.DUT = Selvage
 	case ours >= 0:
-		e.dut = tunnels[ours]
+		e.DUT = tunnels[ours]
 	case len(tunnels) > 0:
-		e.dut = tunnels[0]
+		e.DUT = tunnels[0]
 	}
 	return e
 }
 
-// tunnels are the targets that are neither the baseline nor its limit.
-func (e evidence) tunnels() []string {
+// Tunnels are the targets that are neither the baseline nor its limit.
+func (e Evidence) Tunnels() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
-		return name == e.baseline || name == wire || name == limit
+		return name == e.Baseline || name == Wire || name == limit
 	})
 }
 
-func (e evidence) target(name string) (result.Target, bool) {
+// Target is the description of a target.
+func (e Evidence) Target(name string) (result.Target, bool) {
 	i := slices.IndexFunc(e.Targets, func(c result.Target) bool { return c.Name == name })
 	if i < 0 {
 		return result.Target{}, false
@@ -74,14 +83,14 @@ func (e evidence) target(name string) (result.Target, bool) {
 	return e.Targets[i], true
 }
 
-// path is the data path of a target: "selvage" of "selvage-geneve".
-func path(name string) string {
+// Path is the data path of a target: "selvage" of "selvage-geneve".
+func Path(name string) string {
 	path, _, _ := strings.Cut(name, "-")
 	return path
 }
 
-// inWords is an encapsulation as its standard writes it.
-func inWords(encap string) string {
+// InWords is an encapsulation as its standard writes it.
+func InWords(encap string) string {
 	switch encap {
 	case "":
 		return "VXLAN"
@@ -92,44 +101,44 @@ func inWords(encap string) string {
 }
 
 // routed says whether client and server were in different subnets.
-func (e evidence) routed() bool { return e.Parameters["routed"] == "true" }
+func (e Evidence) routed() bool { return e.Parameters["routed"] == "true" }
 
-// title is how a sentence speaks of a target.
-func (e evidence) title(name string) string {
+// Title is how a sentence speaks of a target.
+func (e Evidence) Title(name string) string {
 	_, encap, ok := strings.Cut(name, "-")
-	switch path(name) {
-	case wire:
+	switch Path(name) {
+	case Wire:
 		return "the bare wire"
 	case limit:
 		return "a bare redirect"
-	case plain:
+	case Plain:
 		if e.routed() {
 			return "plain routing"
 		}
 		return "the plain bridge"
-	case kernel:
+	case Kernel:
 		return "the kernel's vxlan"
-	case selvage:
+	case Selvage:
 		if ok {
-			return "Selvage's " + inWords(encap)
+			return "Selvage's " + InWords(encap)
 		}
 		return "Selvage"
 	case "ovs":
 		if ok {
-			return "Open vSwitch (userspace, " + inWords(encap) + ")"
+			return "Open vSwitch (userspace, " + InWords(encap) + ")"
 		}
 		return "Open vSwitch (userspace)"
 	}
 	return name
 }
 
-// bounds is the interval of a ratio.
-func bounds(row result.Row) string {
+// Bounds is the interval of a ratio.
+func Bounds(row result.Row) string {
 	return fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
 }
 
-// upperFirst starts a sentence with a name of title; those are ASCII.
-func upperFirst(s string) string {
+// UpperFirst starts a sentence with a name of title; those are ASCII.
+func UpperFirst(s string) string {
 	if s == "" {
 		return s
 	}

@@ -40,3 +40,12 @@ func (e Experiment) WritePage(w io.Writer, r result.Result) error { return e.Pag
 func (e Experiment) WriteTable(w io.Writer, r result.Result) error {
 	return e.Table(w, e.Complete(r))
 }
+
+// Console is where a command writes and what it is told of the program.
+type Console struct {
+	Out, Err io.Writer
+	// Args is the command line without the program's name, for the record.
+	Args []string
+	// Version is Selvage's own.
+	Version string
+}

@@ -4,7 +4,16 @@ import (
 	"fmt"
 
 	"github.com/selvage/selvage/lab/experiment"
-	"github.com/selvage/selvage/lab/report"
+	"github.com/selvage/selvage/lab/experiment/ab"
+	"github.com/selvage/selvage/lab/experiment/attack"
+	"github.com/selvage/selvage/lab/experiment/cache"
+	"github.com/selvage/selvage/lab/experiment/converge"
+	"github.com/selvage/selvage/lab/experiment/egress"
+	"github.com/selvage/selvage/lab/experiment/failover"
+	"github.com/selvage/selvage/lab/experiment/latency"
+	"github.com/selvage/selvage/lab/experiment/mtu"
+	"github.com/selvage/selvage/lab/experiment/offload"
+	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -12,22 +21,17 @@ import (
 // lab/experiment, and a line here.
 func All() []experiment.Experiment {
 	return []experiment.Experiment{
-		with(report.ABExperiment(), new(abCommands)),
-		with(report.MTUExperiment(), new(mtuCommands)),
-		with(report.RFC2544Experiment(), new(rfc2544Commands)),
-		with(report.LatencyExperiment(), new(latencyCommands)),
-		with(report.OffloadExperiment(), new(offloadCommands)),
-		with(report.FailoverExperiment(), new(failoverCommands)),
-		with(report.ConvergeExperiment(), new(convergeCommands)),
-		with(report.EgressExperiment(), new(egressCommands)),
-		with(report.AttackExperiment(), new(attackCommands)),
-		with(report.CacheExperiment(), new(cacheCommands)),
+		ab.Experiment(),
+		mtu.Experiment(),
+		rfc2544.Experiment(),
+		latency.Experiment(),
+		offload.Experiment(),
+		failover.Experiment(),
+		converge.Experiment(),
+		egress.Experiment(),
+		attack.Experiment(),
+		cache.Experiment(),
 	}
-}
-
-func with(e experiment.Experiment, commands any) experiment.Experiment {
-	e.Command = func() any { return commands }
-	return e
 }
 
 // madeBy is the experiment that made r.

@@ -1,15 +1,12 @@
-// Package experiments is the lab's experiments as commands of selvage lab, and a shell to make
-// one's own in.
+// Package experiments lists the lab's experiments, and has the commands of selvage lab that are none: the
+// sizing of edges, the generator alone, a shell to make experiments of one's own in, reports, and the removal
+// of what killed labs left behind.
 //
-// Its one invariant: an experiment leaves nothing behind but its results,
-// however it ends; after a SIGKILL the next start or selvage lab restore removes
-// the rest. It only joins lab/topo, measure, stats, diagnose and report: do not
-// measure, compute or judge here.
+// Its one invariant: a command leaves nothing behind but its results, however it ends; after a SIGKILL the
+// next start or selvage lab restore removes the rest. Do not measure, compute or judge here.
 package experiments
 
 import (
-	"io"
-
 	"github.com/alecthomas/kong"
 )
 
@@ -32,13 +29,4 @@ func NewCommands() Commands {
 		c.Plugins = append(c.Plugins, e.Command())
 	}
 	return c
-}
-
-// Console is where a command writes and what it is told of the program.
-type Console struct {
-	Out, Err io.Writer
-	// Args is the command line without the program's name, for the record.
-	Args []string
-	// Version is Selvage's own.
-	Version string
 }

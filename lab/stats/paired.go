@@ -145,7 +145,7 @@ func sliceRatios(r result.Result, target, baseline string, m Metric) (logs map[i
 func compareSliced(row *result.Row, r result.Result, m Metric) {
 	logs, divisible := sliceRatios(r, row.Target, row.Baseline, m)
 	if !divisible {
-		_, differences, _ := pair(Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
+		_, differences, _ := Pair(Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 		iv := Center(differences)
 		row.Difference, row.Distinguishable = iv.Median, apartPaired(iv, 0)
 		return
@@ -153,7 +153,7 @@ func compareSliced(row *result.Row, r result.Result, m Metric) {
 	if len(logs) == 0 {
 		return
 	}
-	Ratios(row, list(logs))
+	Ratios(row, ByRound(logs))
 }
 
 // Ratios fills the ratio of row, and the smallest effect that so many like these can show, from

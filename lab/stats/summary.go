@@ -13,6 +13,9 @@ const Baseline = "plain"
 // Limit is the target that is a redirect without any work.
 const Limit = "limit"
 
+// Kernel is the target of the kernel's own data path, with nftables where there are rules.
+const Kernel = "kernel"
+
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
 	Decisive     = "tcp_throughput"
@@ -110,7 +113,7 @@ func Summarise(r result.Result, baseline string, metrics []Metric) []result.Row 
 			if len(values) == 0 {
 				continue
 			}
-			iv := Median(list(values))
+			iv := Median(ByRound(values))
 			row := result.Row{
 				Target: name, Case: m.Case, Metric: m.Name, Unit: m.Unit,
 				Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
@@ -134,34 +137,34 @@ func compareRow(row *result.Row, r result.Result, m Metric) {
 		compareSliced(row, r, m)
 		return
 	}
-	compare(row, Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
+	Compare(row, Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 }
 
-// compare fills the ratio of row from the rounds that both sides have.
-func compare(row *result.Row, values, base map[int]float64) {
-	ratios, differences, divisible := pair(values, base)
+// Compare fills the ratio of row from the rounds that both sides have.
+func Compare(row *result.Row, values, base map[int]float64) {
+	ratios, differences, divisible := Pair(values, base)
 	if len(differences) == 0 {
 		return
 	}
 	if !divisible {
-		row.Distinguishable = apart(Median(differences), 0)
+		row.Distinguishable = Excludes(Median(differences), 0)
 		return
 	}
 	iv := Median(ratios)
 	row.Ratio, row.RatioLo, row.RatioHi = iv.Median, iv.Lo, iv.Hi
-	row.Distinguishable = apart(iv, 1)
+	row.Distinguishable = Excludes(iv, 1)
 }
 
-// apart says whether an interval of pairs excludes a value.
-func apart(iv Interval, value float64) bool {
+// Excludes says whether an interval of pairs excludes a value.
+func Excludes(iv Interval, value float64) bool {
 	return iv.N >= minPairs && (iv.Lo > value || iv.Hi < value)
 }
 
-// pair returns value/base and value-base of each common round; divisible is
+// Pair returns value/base and value-base of each common round; divisible is
 // false when one of the bases is 0.
-func pair(values, base map[int]float64) (ratios, differences []float64, divisible bool) {
+func Pair(values, base map[int]float64) (ratios, differences []float64, divisible bool) {
 	divisible = true
-	for _, round := range sortedRounds(values) {
+	for _, round := range SortedRounds(values) {
 		b, ok := base[round]
 		if !ok {
 			continue
@@ -179,7 +182,7 @@ func pair(values, base map[int]float64) (ratios, differences []float64, divisibl
 // Against is how many times b's figure a target a has in a case: the median of
 // same-round ratios. N is 0 when there is no pair, or b has a 0.
 func Against(r result.Result, a, b, caseName, metric string) Interval {
-	ratios, _, divisible := pair(Values(r, a, caseName, metric), Values(r, b, caseName, metric))
+	ratios, _, divisible := Pair(Values(r, a, caseName, metric), Values(r, b, caseName, metric))
 	if !divisible {
 		return Interval{}
 	}
@@ -197,7 +200,8 @@ func Find(rows []result.Row, target, caseName, metric string) (result.Row, bool)
 	return rows[i], true
 }
 
-func sortedRounds(values map[int]float64) []int {
+// SortedRounds are the rounds of values, ascending.
+func SortedRounds(values map[int]float64) []int {
 	rounds := make([]int, 0, len(values))
 	for round := range values {
 		rounds = append(rounds, round)
@@ -206,9 +210,10 @@ func sortedRounds(values map[int]float64) []int {
 	return rounds
 }
 
-func list(values map[int]float64) []float64 {
+// ByRound are values in the order of their rounds.
+func ByRound(values map[int]float64) []float64 {
 	xs := make([]float64, 0, len(values))
-	for _, round := range sortedRounds(values) {
+	for _, round := range SortedRounds(values) {
 		xs = append(xs, values[round])
 	}
 	return xs

@@ -7,7 +7,9 @@ package experimenttest
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -20,6 +22,9 @@ import (
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 )
+
+// Synthesize is set where recorded results are to be replaced by those of a model.
+var Synthesize = flag.Bool("synthesize", false, "write recorded results anew from models")
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
@@ -157,4 +162,65 @@ func Parse(command any, args ...string) error {
 	}
 	_, err = parser.Parse(args)
 	return err
+}
+
+// Figures sets metrics in samples of a target, "" for all, whose case begins so.
+func Figures(target, caseName string, metrics map[string]float64) func(*result.Result) {
+	return EachSample(target, caseName, func(s *result.Sample) {
+		for name, value := range metrics {
+			s.Metrics[name] = value
+		}
+	})
+}
+
+// Samples makes one sample of a case per value, rounds from 1.
+func Samples(target, caseName, metric string, values ...float64) []result.Sample {
+	var samples []result.Sample
+	for i, v := range values {
+		samples = append(samples, result.Sample{Target: target, Case: caseName, Round: i + 1, Metrics: map[string]float64{metric: v}})
+	}
+	return samples
+}
+
+// TCP makes TCP samples.
+func TCP(target, metric string, values ...float64) []result.Sample {
+	return Samples(target, "tcp", metric, values...)
+}
+
+// Of is a result of such samples.
+func Of(groups ...[]result.Sample) result.Result {
+	r := result.Result{Schema: result.Schema}
+	for _, g := range groups {
+		r.Samples = append(r.Samples, g...)
+	}
+	return r
+}
+
+// Near says whether figures are the same but for how they were computed.
+func Near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+
+// Round rounds a figure of a model to so many digits.
+func Round(v float64, digits int) float64 {
+	p := math.Pow(10, float64(digits))
+	return math.Round(v*p) / p
+}
+
+// Environment is a machine for models.
+func Environment() result.Environment {
+	return result.Environment{
+		Kernel: "6.18.5", CPU: "AMD EPYC (virtual)", Cores: 2, MemoryBytes: 8 << 30,
+		Versions: map[string]string{"selvage": "v0.1.0", "iproute2": "6.15.0"}, MTU: map[string]int{"underlay": 1700, "inner": 1500},
+	}
+}
+
+// Record writes a model's result as testdata/NAME.json.
+func Record(t *testing.T, e experiment.Experiment, r result.Result) {
+	t.Helper()
+	f, err := os.Create("testdata/" + e.Name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(result.Write(f, e.Complete(r)), f.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
