@@ -33,16 +33,21 @@ func Describe(row result.Row) string {
 }
 
 // RatioLabel is a row's ratio, marked ≈ where it is not distinguishable.
-func RatioLabel(row result.Row) string {
+func RatioLabel(row result.Row) string { return ratioLabel(row, stats.Ratio) }
+
+// BareRatioLabel is RatioLabel without the sign ×, for columns whose head has it.
+func BareRatioLabel(row result.Row) string { return ratioLabel(row, stats.BareRatio) }
+
+func ratioLabel(row result.Row, write func(float64) string) string {
 	switch {
 	case row.Baseline == "" && row.Ratio == 1:
 		return "1"
 	case row.Ratio == 0:
 		return "–"
 	case !row.Distinguishable:
-		return "≈ " + stats.Ratio(row.Ratio)
+		return "≈ " + write(row.Ratio)
 	}
-	return stats.Ratio(row.Ratio)
+	return write(row.Ratio)
 }
 
 // RatioClass is the CSS class of that label.

@@ -13,8 +13,8 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// fact is one line of a list of definitions.
-type fact struct{ Name, Value string }
+// Fact is one line of a list of definitions.
+type Fact struct{ Name, Value string }
 
 // When is the start of the run, in UTC.
 func (v View) When() string {
@@ -119,47 +119,47 @@ func (v View) Lengths() string {
 }
 
 // Settings are the run's parameters by name.
-func (v View) Settings() []fact { return facts(v.Parameters) }
+func (v View) Settings() []Fact { return facts(v.Parameters) }
 
 // Shell is the command that ran.
 func (v View) Shell() string { return strings.Join(v.Command, " ") }
 
 // Machine is the environment as a list.
-func (v View) Machine() []fact {
+func (v View) Machine() []Fact {
 	e := v.Environment
-	list := []fact{{"Kernel", e.Kernel}, {"CPU", e.CPU}, {"Cores", fmt.Sprint(e.Cores)}}
+	list := []Fact{{"Kernel", e.Kernel}, {"CPU", e.CPU}, {"Cores", fmt.Sprint(e.Cores)}}
 	if e.MemoryBytes > 0 {
-		list = append(list, fact{"Memory", fmt.Sprintf("%.1f GiB", float64(e.MemoryBytes)/(1<<30))})
+		list = append(list, Fact{"Memory", fmt.Sprintf("%.1f GiB", float64(e.MemoryBytes)/(1<<30))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.MTU)) {
-		list = append(list, fact{"MTU " + name, fmt.Sprint(e.MTU[name])})
+		list = append(list, Fact{"MTU " + name, fmt.Sprint(e.MTU[name])})
 	}
 	list = append(list, facts(e.Versions)...)
-	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" || f.Value == "0" })
+	return slices.DeleteFunc(list, func(f Fact) bool { return f.Value == "" || f.Value == "0" })
 }
 
 // Sysctls are the environment's sysctls by name.
-func (v View) Sysctls() []fact { return facts(v.Environment.Sysctls) }
+func (v View) Sysctls() []Fact { return facts(v.Environment.Sysctls) }
 
-func facts(m map[string]string) []fact {
-	var list []fact
+func facts(m map[string]string) []Fact {
+	var list []Fact
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, fact{name, m[name]})
+		list = append(list, Fact{name, m[name]})
 	}
 	return list
 }
 
-// offload is one interface's features, on and off.
-type offload struct {
+// Features is one interface's features, on and off.
+type Features struct {
 	Role    string
 	On, Off []string
 }
 
 // Offloads lists ethtool's features by interface role.
-func (v View) Offloads() []offload {
-	var out []offload
+func (v View) Offloads() []Features {
+	var out []Features
 	for _, role := range slices.Sorted(maps.Keys(v.Environment.Offloads)) {
-		o := offload{Role: role}
+		o := Features{Role: role}
 		features := v.Environment.Offloads[role]
 		for _, feature := range slices.Sorted(maps.Keys(features)) {
 			if features[feature] {
@@ -192,7 +192,7 @@ type Block struct {
 func (v View) Line(row result.Row) Line {
 	l := Line{
 		Target: row.Target, Color: v.Color(row.Target), Median: stats.In(row.Median, row.Unit),
-		Interval: stats.In(row.Lo, row.Unit) + "–" + stats.In(row.Hi, row.Unit), N: row.N, Ratio: strings.TrimSuffix(RatioLabel(row), " ×"),
+		Interval: stats.In(row.Lo, row.Unit) + "–" + stats.In(row.Hi, row.Unit), N: row.N, Ratio: BareRatioLabel(row),
 	}
 	if row.Baseline == "" {
 		return l

@@ -17,7 +17,7 @@ func WriteText(w io.Writer, b *strings.Builder, v result.Verdict) error {
 	Wrap(b, "", v.Sentence)
 	for _, f := range v.Findings {
 		b.WriteByte('\n')
-		Wrap(b, "  ", f)
+		Wrap(b, "  ", f.String())
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write table: %w", err)

@@ -104,27 +104,22 @@ func (v View) split() (first, rest string) {
 	return first, rest
 }
 
-// finding is what the run shows on one topic.
-type finding struct {
+// Finding is what the run shows on one topic.
+type Finding struct {
 	Topic string
 	Texts []string
 }
 
-// Findings splits "Topic: text" and joins neighbours of one topic; a finding
-// without a topic keeps its text.
-func (v View) Findings() []finding {
-	var out []finding
-	for _, s := range v.Verdict.Findings {
-		topic, text, found := strings.Cut(s, ": ")
-		if !found || len(topic) > 24 {
-			topic, text = "", s
-		}
-		text = Glue(upperFirst(text))
-		if last := len(out) - 1; last >= 0 && out[last].Topic == topic {
+// Findings joins neighbours of one topic.
+func (v View) Findings() []Finding {
+	var out []Finding
+	for _, f := range v.Verdict.Findings {
+		text := Glue(upperFirst(f.Text))
+		if last := len(out) - 1; last >= 0 && out[last].Topic == f.Topic {
 			out[last].Texts = append(out[last].Texts, text)
 			continue
 		}
-		out = append(out, finding{topic, []string{text}})
+		out = append(out, Finding{f.Topic, []string{text}})
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -16,7 +17,7 @@ const (
 )
 
 // Failed says which samples did.
-func (e Evidence) Failed() []string {
+func (e Evidence) Failed() []result.Finding {
 	lines := stats.Errors(e.Result)
 	if len(lines) == 0 {
 		return nil
@@ -26,12 +27,12 @@ func (e Evidence) Failed() []string {
 	if len(shown) > 3 {
 		shown, more = lines[:3], fmt.Sprintf("; and %d more", len(lines)-3)
 	}
-	return []string{fmt.Sprintf("Errors: %d of %d samples failed and are left out of every figure (%s%s). Fix the cause and run again: failures do not strike rounds at random.",
-		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}
+	return []result.Finding{{Topic: "Errors", Text: fmt.Sprintf("%d of %d samples failed and are left out of every figure (%s%s). Fix the cause and run again: failures do not strike rounds at random.",
+		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}}
 }
 
 // Stolen says when the hypervisor gave a good part of the machine to others.
-func (e Evidence) Stolen() []string {
+func (e Evidence) Stolen() []result.Finding {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
 		if v := s.Metrics["cpu_steal"]; s.Error == "" && v > worst {
@@ -41,25 +42,25 @@ func (e Evidence) Stolen() []string {
 	if worst <= stealLimit {
 		return nil
 	}
-	return []string{fmt.Sprintf("Noise: the hypervisor stole up to %.0f %% of the cores' time (%s), which no tuning of this machine can fix. Choose a quieter time or a dedicated machine.", 100*worst, at)}
+	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the hypervisor stole up to %.0f %% of the cores' time (%s), which no tuning of this machine can fix. Choose a quieter time or a dedicated machine.", 100*worst, at)}}
 }
 
 // FewRounds says what so few rounds are worth.
-func (e Evidence) FewRounds() []string {
+func (e Evidence) FewRounds() []result.Finding {
 	rounds := stats.Rounds(e.Result)
 	switch {
 	case rounds > 0 && rounds < stats.LeastPairs && stats.Sliced(e.Result):
-		return []string{fmt.Sprintf("Confidence: %s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
-			InRounds(rounds), stats.LeastPairs)}
+		return []result.Finding{{Topic: "Confidence", Text: fmt.Sprintf("%s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
+			InRounds(rounds), stats.LeastPairs)}}
 	case rounds == 0 || rounds >= 5:
 		return nil
 	}
-	return []string{fmt.Sprintf("Confidence: with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
-		InRounds(rounds), 100*stats.Confidence(rounds))}
+	return []result.Finding{{Topic: "Confidence", Text: fmt.Sprintf("with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
+		InRounds(rounds), 100*stats.Confidence(rounds))}}
 }
 
 // Busy says when others were at work on the cores before samples were taken.
-func (e Evidence) Busy() []string {
+func (e Evidence) Busy() []result.Finding {
 	var shares []float64
 	for _, s := range e.Samples {
 		if v, ok := s.Metrics["idle_busy"]; ok && s.Error == "" {
@@ -70,7 +71,7 @@ func (e Evidence) Busy() []string {
 	if iv.Median <= busyBefore {
 		return nil
 	}
-	return []string{fmt.Sprintf("Noise: the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", Share(iv.Median), iv.N)}
+	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", Share(iv.Median), iv.N)}}
 }
 
 // InRounds counts rounds in words.
@@ -83,12 +84,12 @@ func InRounds(n int) string {
 
 // BridgeNetfilter says when the baseline pays for netfilter in its bridge. What
 // the experiments send is IPv4, so iptables' sysctl decides.
-func (e Evidence) BridgeNetfilter() []string {
+func (e Evidence) BridgeNetfilter() []result.Finding {
 	const key = "bridge-nf-call-iptables"
 	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), Plain) {
 		return nil
 	}
-	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}
+	return []result.Finding{{Topic: "Bridge netfilter", Text: "the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}}
 }
 
 // Share writes a loss or part without a sign.

@@ -22,14 +22,17 @@ type Experiment struct {
 	Page, Table func(io.Writer, result.Result) error
 }
 
-// Complete fills summary and verdict where an older or interrupted run has left them out.
+// Complete fills summary and verdict where an older or interrupted run has left them out, and
+// computes findings again, of which a file holds the words alone.
 func (e Experiment) Complete(r result.Result) result.Result {
 	if len(r.Summary) == 0 {
 		r.Summary = e.Summarise(r)
 	}
+	verdict := e.Verdict(r)
 	if r.Verdict.Sentence == "" {
-		r.Verdict = e.Verdict(r)
+		r.Verdict = verdict
 	}
+	r.Verdict.Findings = verdict.Findings
 	return r
 }
 

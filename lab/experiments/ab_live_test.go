@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -54,7 +55,7 @@ func TestAbFedByBGP(t *testing.T) {
 			t.Errorf("%s: %q", c.Name, c.Description)
 		}
 	}
-	if len(r.Verdict.Findings) == 0 || !slices.ContainsFunc(r.Verdict.Findings, func(f string) bool { return strings.HasPrefix(f, "Control plane: BGP EVPN") }) {
+	if len(r.Verdict.Findings) == 0 || !slices.ContainsFunc(r.Verdict.Findings, func(f result.Finding) bool { return strings.HasPrefix(f.String(), "Control plane: BGP EVPN") }) {
 		t.Errorf("no word of the control plane in %q", r.Verdict.Findings)
 	}
 }

@@ -55,7 +55,7 @@ func TestAttackLive(t *testing.T) {
 			if attack.WhyNot(r, name, caseName) != "" {
 				continue
 			}
-			for _, limit := range attack.AttackLimits(r) {
+			for _, limit := range attack.Limits(r) {
 				row, ok := stats.Find(r.Summary, name, caseName, limit.Metric)
 				if !ok || row.N != 1 || row.Median < 0 {
 					t.Errorf("%s of %s by %s: %+v", limit.Metric, name, caseName, row)

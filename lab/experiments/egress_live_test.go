@@ -63,7 +63,7 @@ func TestEgressLive(t *testing.T) {
 				t.Errorf("%s of %s: MSS %v, want %v", caseName, name, mss.Median, want)
 			}
 		}
-		for caseName, metric := range map[string]string{"node": egress.EgressRRP50, "egress": egress.EgressRRP50, "routed": egress.EgressConnRate} {
+		for caseName, metric := range map[string]string{"node": egress.RRP50, "egress": egress.RRP50, "routed": egress.ConnRate} {
 			if row, ok := stats.Find(r.Summary, name, caseName, metric); !ok || row.Median <= 0 {
 				t.Errorf("%s of %s in %s: %+v", metric, name, caseName, row)
 			}
@@ -95,8 +95,8 @@ func TestEgressTroubleshoot(t *testing.T) {
 			}
 		}
 	}
-	if !slices.ContainsFunc(r.Verdict.Findings, func(f string) bool {
-		return strings.HasPrefix(f, "3 Tunnel checksum: without its transmit checksum offload the kernel")
+	if !slices.ContainsFunc(r.Verdict.Findings, func(f result.Finding) bool {
+		return strings.HasPrefix(f.String(), "3 Tunnel checksum: without its transmit checksum offload the kernel")
 	}) {
 		t.Errorf("findings %q", r.Verdict.Findings)
 	}

@@ -1,6 +1,7 @@
 package experiments_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -148,7 +149,7 @@ func TestMtuJumbo(t *testing.T) {
 			t.Errorf("%s of %s: MSS %v, want %v; %v Gbit/s", s.Case, s.Target, s.Metrics["mss"], want, s.Metrics[stats.Decisive])
 		}
 	}
-	if findings := strings.Join(r.Verdict.Findings, "\n"); swept != 8 || !r.Verdict.Refused || !strings.Contains(findings, "1 round cannot tell a ceiling from noise") {
+	if findings := fmt.Sprint(r.Verdict.Findings); swept != 8 || !r.Verdict.Refused || !strings.Contains(findings, "1 round cannot tell a ceiling from noise") {
 		t.Errorf("%d samples of the sweep, %+v", swept, r.Verdict)
 	}
 }

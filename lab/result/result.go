@@ -130,7 +130,36 @@ type Row struct {
 // Verdict is the experiment's answer in words.
 type Verdict struct {
 	// Refused is set when noise or errors forbid a conclusion; Sentence then says why.
-	Refused  bool     `json:"refused"`
-	Sentence string   `json:"sentence"`
-	Findings []string `json:"findings"` // one sentence each: cause and advice
+	Refused  bool      `json:"refused"`
+	Sentence string    `json:"sentence"`
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is what a run shows on one topic: cause, evidence and advice.
+type Finding struct {
+	Topic string // a word or two, "" for none
+	Text  string
+}
+
+// String is the finding in a line: "Noise: the cores were busy".
+func (f Finding) String() string {
+	if f.Topic == "" {
+		return f.Text
+	}
+	return f.Topic + ": " + f.Text
+}
+
+// And is the finding with more said of it.
+func (f Finding) And(text string) Finding {
+	f.Text += text
+	return f
+}
+
+// MarshalText writes a finding as a line, which is what readers of results have.
+func (f Finding) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText takes a line as it is: whoever wants topics computes the verdict again.
+func (f *Finding) UnmarshalText(text []byte) error {
+	*f = Finding{Text: string(text)}
+	return nil
 }

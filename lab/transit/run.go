@@ -22,7 +22,7 @@ type Run struct {
 	steps    []Step
 	pace     *experiment.Pace
 	Progress *experiment.Progress
-	Ceilings map[ceilingKey]Ceiling
+	Ceilings map[CeilingKey]Ceiling
 	// build makes all beds, and take a sample on one of them.
 	Build func(context.Context) error
 	Take  func(context.Context, Step) result.Sample
@@ -41,7 +41,7 @@ func NewRun(r result.Result, steps []Step, console *experiment.Console) (*Run, e
 		return nil, err
 	}
 	return &Run{
-		Result: r, Testbeds: testbeds, steps: steps, pace: &experiment.Pace{First: transitExtra}, Progress: experiment.NewProgress(console.Err, len(steps)), Ceilings: map[ceilingKey]Ceiling{},
+		Result: r, Testbeds: testbeds, steps: steps, pace: &experiment.Pace{First: transitExtra}, Progress: experiment.NewProgress(console.Err, len(steps)), Ceilings: map[CeilingKey]Ceiling{},
 	}, nil
 }
 
@@ -89,8 +89,8 @@ func (r *Run) takeAll(ctx context.Context) error {
 	return nil
 }
 
-// ceilingKey is what the generator's speed depends on.
-type ceilingKey struct {
+// CeilingKey is what the generator's speed depends on.
+type CeilingKey struct {
 	frame, flows, family int
 	wrapped              bool
 }
@@ -103,8 +103,8 @@ type Ceiling struct {
 
 func perSecond(ns float64) float64 { return 1e9 / ns }
 
-func (s Step) Ceiling() ceilingKey {
-	return ceilingKey{s.Stream.Frame, s.Stream.Flows, s.Stream.Family, s.Direction == Decap}
+func (s Step) Ceiling() CeilingKey {
+	return CeilingKey{s.Stream.Frame, s.Stream.Flows, s.Stream.Family, s.Direction == Decap}
 }
 
 // selfTest loops the generator without a device, for every kind of frames that the

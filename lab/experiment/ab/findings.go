@@ -13,7 +13,7 @@ import (
 type evidence struct{ diagnose.Evidence }
 
 func newEvidence(r result.Result) evidence {
-	return evidence{diagnose.Gather(r, summarise, ABBaseline(r))}
+	return evidence{diagnose.Gather(r, summarise, baselineOf(r))}
 }
 
 // verdict answers what an overlay costs in r: the sentence speaks of `selvage`

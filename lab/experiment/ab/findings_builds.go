@@ -15,7 +15,7 @@ import (
 func (e evidence) buildsVerdict() result.Verdict {
 	v := result.Verdict{}
 	base := e.Baseline
-	for _, one := range []func() []string{e.Failed, e.Stolen, e.FewRounds} {
+	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.FewRounds} {
 		v.Findings = append(v.Findings, one()...)
 	}
 	if lines := stats.Errors(e.Result); len(lines) > 0 {
@@ -39,7 +39,7 @@ func (e evidence) buildsVerdict() result.Verdict {
 
 // against says in which rows a target differs from the baseline, and of each row what
 // was found and what would have been.
-func (e evidence) against(name, base string) (sentence string, findings []string) {
+func (e evidence) against(name, base string) (sentence string, findings []result.Finding) {
 	rows := map[stats.Change][]string{}
 	for _, m := range Metrics() {
 		row, ok := stats.Find(e.Rows, name, m.Case, m.Name)
@@ -70,8 +70,8 @@ func (e evidence) against(name, base string) (sentence string, findings []string
 }
 
 // finding is one row in words.
-func finding(name string, m stats.Metric, row result.Row, change stats.Change) string {
-	text := fmt.Sprintf("%s: %s, %s", name, diagnose.LowerFirst(m.Title), change)
+func finding(name string, m stats.Metric, row result.Row, change stats.Change) result.Finding {
+	text := fmt.Sprintf("%s, %s", diagnose.LowerFirst(m.Title), change)
 	if row.Ratio == 0 {
 		switch apart := stats.In(math.Abs(row.Difference), row.Unit) + " " + row.Unit; {
 		case row.Difference > 0:
@@ -79,11 +79,11 @@ func finding(name string, m stats.Metric, row result.Row, change stats.Change) s
 		case row.Difference < 0:
 			text += ", " + apart + " less than the baseline"
 		}
-		return text + "."
+		return result.Finding{Topic: name, Text: text + "."}
 	}
 	text += fmt.Sprintf(", %s %s.", stats.Ratio(row.Ratio), diagnose.Bounds(row))
 	if change == stats.NoDifference && row.SmallestEffect > 0 {
 		text += " A run like this one finds a change of " + diagnose.Share(row.SmallestEffect) + " or more."
 	}
-	return text
+	return result.Finding{Topic: name, Text: text}
 }

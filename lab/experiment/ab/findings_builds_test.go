@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -75,7 +76,7 @@ func TestBuildsVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verdict(builds(c.rounds, c.change))
-			text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
+			text := v.Sentence + "\n" + experimenttest.Lines(v)
 			if v.Refused != c.refused {
 				t.Errorf("refused: %v\n%s", v.Refused, text)
 			}

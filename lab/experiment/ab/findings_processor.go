@@ -20,9 +20,9 @@ func values(e evidence, target, metric string) []float64 {
 
 // processor names the core whose softirq share climbs during the transfer, the
 // mark of a tunnel that is switched in software on one core (the FortiGate study).
-func (e evidence) processor() []string {
+func (e evidence) processor() []result.Finding {
 	base := stats.Cores(e.Result, diagnose.Plain, stats.DecisiveCase)
-	var out []string
+	var out []result.Finding
 	names := slices.DeleteFunc(e.Tunnels(), func(name string) bool { return name == e.DUT })
 	if e.DUT != "" {
 		names = append([]string{e.DUT}, names...)
@@ -33,7 +33,7 @@ func (e evidence) processor() []string {
 		if !ok && len(cores) == 0 {
 			continue
 		}
-		text := "CPU: " + e.Title(name)
+		text := e.Title(name)
 		if ok {
 			text += fmt.Sprintf(" spends %s CPU s/GB", stats.Figure(cost.Median))
 			if cost.Ratio > 0 {
@@ -42,7 +42,7 @@ func (e evidence) processor() []string {
 		} else {
 			text += " has no CPU figure per gigabyte"
 		}
-		out = append(out, text+softirq(cores, base)+full(cores))
+		out = append(out, result.Finding{Topic: "CPU", Text: text + softirq(cores, base) + full(cores)})
 	}
 	return out
 }
@@ -92,25 +92,25 @@ func full(cores []result.CPUShare) string {
 }
 
 // latency compares request/response p50 of every tunnel with plain.
-func (e evidence) latency() []string {
+func (e evidence) latency() []result.Finding {
 	return e.compare("Latency", "rr-1", "rr_p50",
 		"A tunnel's own work shows here undiluted, since one small transaction is outstanding and both ends share a core.")
 }
 
 // packets compares the small-packet rate.
-func (e evidence) packets() []string {
+func (e evidence) packets() []result.Finding {
 	return e.compare("Small packets", "udp", "udp_pps",
 		"This is cost per packet, which segmentation offload cannot hide.")
 }
 
 // compare puts one metric of the subject and of the other tunnels in a line.
-func (e evidence) compare(topic, caseName, metric, meaning string) []string {
+func (e evidence) compare(topic, caseName, metric, meaning string) []result.Finding {
 	row, ok := stats.Find(e.Rows, e.DUT, caseName, metric)
 	base, okBase := stats.Find(e.Rows, diagnose.Plain, caseName, metric)
 	if !ok || !okBase || row.Ratio == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%s: %s %s with %s against %s with %s, %s %s", topic,
+	text := fmt.Sprintf("%s %s with %s against %s with %s, %s %s",
 		stats.Figure(row.Median), row.Unit, e.Title(e.DUT), stats.Figure(base.Median), e.Title(diagnose.Plain), stats.Ratio(row.Ratio), diagnose.Bounds(row))
 	if !row.Distinguishable {
 		text += ", not distinguishable"
@@ -120,5 +120,5 @@ func (e evidence) compare(topic, caseName, metric, meaning string) []string {
 			text += fmt.Sprintf("; %s %s", e.Title(name), stats.Ratio(other.Ratio))
 		}
 	}
-	return []string{text + ". " + meaning}
+	return []result.Finding{{Topic: topic, Text: text + ". " + meaning}}
 }

@@ -160,7 +160,7 @@ func TestFindings(t *testing.T) {
 		"no bridge netfilter":    {bridgeNetfilter("0"), nil, "netfilter"},
 		"netfilter of no bridge": {func(r *result.Result) { bridgeNetfilter("1")(r); experimenttest.Without("plain")(r) }, nil, "netfilter"},
 	} {
-		findings := strings.Join(verdict(run(c.change)).Findings, "\n")
+		findings := experimenttest.Lines(verdict(run(c.change)))
 		for _, want := range c.want {
 			if !strings.Contains(findings, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, findings)
@@ -215,7 +215,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, v.Sentence, c.want)
 		}
 	}
-	findings := strings.Join(verdict(run(func(r *result.Result) { bridgeNetfilter("1")(r); r.Parameters["routed"] = "true" })).Findings, "\n")
+	findings := experimenttest.Lines(verdict(run(func(r *result.Result) { bridgeNetfilter("1")(r); r.Parameters["routed"] = "true" })))
 	if strings.Contains(findings, "plain bridge") || strings.Contains(findings, "netfilter") {
 		t.Errorf("a routed run speaks of bridges:\n%s", findings)
 	}

@@ -18,9 +18,9 @@ const (
 	TransitDecap = "transit-decap"
 )
 
-// ABBaseline is the target that ratios of r are against: plain, or the first where that was
+// baselineOf is the target that ratios of r are against: plain, or the first where that was
 // not measured.
-func ABBaseline(r result.Result) string {
+func baselineOf(r result.Result) string {
 	if names := stats.Names(r); stats.Sliced(r) && len(names) > 0 && !slices.Contains(names, stats.Baseline) {
 		return names[0]
 	}
@@ -49,7 +49,7 @@ func Metrics() []stats.Metric {
 }
 
 // summarise are the summary of r.
-func summarise(r result.Result) []result.Row { return stats.Summarise(r, ABBaseline(r), Metrics()) }
+func summarise(r result.Result) []result.Row { return stats.Summarise(r, baselineOf(r), Metrics()) }
 
 // Windows cuts r into results of so many neighbouring rounds each; what is left at the end
 // is in none. Their rounds count from 1 again, and their summaries are made anew.

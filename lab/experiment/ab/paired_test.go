@@ -148,11 +148,11 @@ func TestWindows(t *testing.T) {
 // Without plain the first target is what the others are compared with.
 func TestBaselineOfBuilds(t *testing.T) {
 	r := noise{rand.New(rand.NewPCG(9, 10)), 0.01}.run(8, 0)
-	if got := ABBaseline(r); got != "a" {
+	if got := baselineOf(r); got != "a" {
 		t.Errorf("of two builds: %q", got)
 	}
 	r.Targets = append(r.Targets, result.Target{Name: stats.Baseline})
-	if got := ABBaseline(r); got != stats.Baseline {
+	if got := baselineOf(r); got != stats.Baseline {
 		t.Errorf("with plain: %q", got)
 	}
 }

@@ -20,7 +20,7 @@ var pageTemplate string
 type view struct{ chart.View }
 
 func newView(r result.Result) view {
-	return view{chart.NewView(r, ABBaseline(r), dut(r))}
+	return view{chart.NewView(r, baselineOf(r), dut(r))}
 }
 
 // page writes r as one self-contained page.
@@ -119,7 +119,7 @@ func (v view) textRow(row result.Row, m stats.Metric) string {
 	case row.Target == v.Baseline():
 		ratio = "1"
 	case row.Ratio > 0:
-		ratio = strings.TrimSuffix(stats.Ratio(row.Ratio), " ×")
+		ratio = stats.BareRatio(row.Ratio)
 		bounds = fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
 	}
 	if row.Baseline != "" {

@@ -20,7 +20,7 @@ func verdict(r result.Result) result.Verdict {
 		return v
 	}
 	for _, caseName := range e.cases(e.DUT) {
-		if why := RefuseAttack(r, e.DUT, caseName); why != "" {
+		if why := refuse(r, e.DUT, caseName); why != "" {
 			v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: of %s of %s, %s.", caseName, e.DUT, why)
 			return v
 		}
@@ -49,7 +49,7 @@ func (e evidence) made(name string) (made, withstood, open []string) {
 		}
 		made = append(made, caseName)
 		switch outcome {
-		case AttackHeld:
+		case Held:
 			withstood = append(withstood, caseName)
 		case AttackUnclear:
 			open = append(open, caseName)
@@ -122,18 +122,18 @@ func LossWords(loss Loss) string {
 }
 
 // findings are what each attack took of each target, and what to do.
-func (e evidence) findings() []string {
-	var findings []string
+func (e evidence) findings() []result.Finding {
+	var findings []result.Finding
 	for _, caseName := range stats.Cases(e.Result) {
 		for _, name := range stats.Names(e.Result) {
-			if RefuseAttack(e.Result, name, caseName) != "" || len(Losses(e.Result, name, caseName)) == 0 {
+			if refuse(e.Result, name, caseName) != "" || len(Losses(e.Result, name, caseName)) == 0 {
 				continue
 			}
-			text := fmt.Sprintf("%s: %s: %s.", caseName, diagnose.UpperFirst(e.Title(name)), e.taken(name, caseName))
+			found := result.Finding{Topic: caseName, Text: fmt.Sprintf("%s: %s.", diagnose.UpperFirst(e.Title(name)), e.taken(name, caseName))}
 			if advice := e.advice(name, caseName); advice != "" {
-				text += " " + advice
+				found = found.And(" " + advice)
 			}
-			findings = append(findings, text)
+			findings = append(findings, found)
 		}
 	}
 	return findings

@@ -36,7 +36,7 @@ func TestAttackVerdict(t *testing.T) {
 	if v.Refused || v.Sentence != "Selvage withstands 2 of 2 attacks; the kernel's vxlan 0 of 1." {
 		t.Errorf("%+v", v)
 	}
-	if len(v.Findings) != 1 || !strings.HasPrefix(v.Findings[0], "forged-icmp: The kernel's vxlan: 1,234 packets crossed; TCP keeps 0.100 ×. Linux believes") {
+	if len(v.Findings) != 1 || !strings.HasPrefix(v.Findings[0].String(), "forged-icmp: The kernel's vxlan: 1,234 packets crossed; TCP keeps 0.100 ×. Linux believes") {
 		t.Errorf("%q", v.Findings)
 	}
 	v = verdict(attacksRun(func(r *result.Result) { r.Samples[2].Metrics[KeptRR+"_same"] = 3 }))
@@ -63,7 +63,7 @@ func TestAttackAdvice(t *testing.T) {
 				}
 			})
 			v := verdict(r)
-			if len(v.Findings) == 0 || len(strings.Fields(v.Findings[0])) < 10 {
+			if len(v.Findings) == 0 || len(strings.Fields(v.Findings[0].String())) < 10 {
 				t.Errorf("%s of %s: %q", caseName, name, v.Findings)
 			}
 		}

@@ -33,8 +33,8 @@ const (
 	NotApplicable      = "not_applicable" // 1 where a target has nothing that is attacked
 )
 
-// AttackTitle begins the names of parameters that say what an attack is; its name follows.
-const AttackTitle = "attack "
+// title begins the names of parameters that say what an attack is; its name follows.
+const title = "attack "
 
 // The honest pairs.
 const (
@@ -42,8 +42,8 @@ const (
 	OtherPair = "other" // of another tenant's
 )
 
-// AttackLimit is what a target has to keep of a metric for an attack to have failed.
-type AttackLimit struct {
+// Limit is what a target has to keep of a metric for an attack to have failed.
+type Limit struct {
 	Metric, Unit, Title string
 	Limit               float64
 	AtLeast             bool // the limit is the least, else the most
@@ -54,16 +54,16 @@ type AttackLimit struct {
 }
 
 // Broken says whether a figure is beyond the limit.
-func (l AttackLimit) Broken(value float64) bool {
+func (l Limit) Broken(value float64) bool {
 	if l.AtLeast {
 		return value < l.Limit
 	}
 	return value > l.Limit || l.Patience > 0 && value >= l.Patience
 }
 
-// AttackLimits are those of all metrics, in the order of the rows. That of Recovered is the ageing time.
-func AttackLimits(r result.Result) []AttackLimit {
-	return []AttackLimit{
+// Limits are those of all metrics, in the order of the rows. That of Recovered is the ageing time.
+func Limits(r result.Result) []Limit {
+	return []Limit{
 		{Metric: Crossed, Unit: "packets", Title: "Crossed"},
 		{Metric: KeptTCP, Unit: "×", Title: "TCP throughput kept", Limit: 0.95, AtLeast: true, Control: ControlTCP},
 		{Metric: KeptRR, Unit: "×", Title: "Round trip, against unattacked", Limit: 1.1, Control: ControlRR},
@@ -128,7 +128,7 @@ func attackedRows(r result.Result, name, caseName string) []result.Row {
 		return sum
 	}
 	var rows []result.Row
-	for _, limit := range AttackLimits(r) {
+	for _, limit := range Limits(r) {
 		switch limit.Metric {
 		case Crossed, LostConnections:
 			rows = append(rows, stats.Extremes(samples, limit.Metric, limit.Unit, sum(limit.Metric)))
@@ -144,7 +144,7 @@ func attackedRows(r result.Result, name, caseName string) []result.Row {
 }
 
 // worse is the row of the pair that lost more, as the metric's. A pair without a figure has lost nothing.
-func (l AttackLimit) worse(same, other result.Row) result.Row {
+func (l Limit) worse(same, other result.Row) result.Row {
 	row := same
 	if same.N == 0 || other.N > 0 && (other.Median < same.Median) == l.AtLeast {
 		row = other
@@ -162,7 +162,7 @@ func most(values []float64) float64 {
 
 // Loss is what an attack took: a metric beyond its limit.
 type Loss struct {
-	AttackLimit
+	Limit
 	Row result.Row
 }
 
@@ -172,7 +172,7 @@ const fewControls = 8
 // Chance is beyond what a metric of a target's pairs is of no attack in one of fifty comparisons: with
 // fewer, the worst of all. It is false when there are too few. So rare, since each attack has three such
 // metrics of two pairs.
-func Chance(r result.Result, target string, l AttackLimit) (float64, bool) {
+func Chance(r result.Result, target string, l Limit) (float64, bool) {
 	var controls []float64
 	for _, s := range r.Samples {
 		for _, pair := range []string{SamePair, OtherPair} {
@@ -210,7 +210,7 @@ func beyondLimits(r result.Result, target, caseName string) (losses, unclear []L
 	if len(rows) == 0 {
 		rows = summarise(r)
 	}
-	for _, limit := range AttackLimits(r) {
+	for _, limit := range Limits(r) {
 		row, ok := stats.Find(rows, target, caseName, limit.Metric)
 		if !ok || !limit.Broken(row.Median) {
 			continue
@@ -228,9 +228,9 @@ func beyondLimits(r result.Result, target, caseName string) (losses, unclear []L
 	return losses, unclear
 }
 
-// RefuseAttack says, without a final stop, why nothing may be concluded about a target in a case, or
+// refuse says, without a final stop, why nothing may be concluded about a target in a case, or
 // "" when something may.
-func RefuseAttack(r result.Result, target, caseName string) string {
+func refuse(r result.Result, target, caseName string) string {
 	var failed []string
 	for _, s := range r.Samples {
 		if s.Target == target && s.Case == caseName && s.Error != "" {
@@ -246,32 +246,32 @@ func RefuseAttack(r result.Result, target, caseName string) string {
 	return ""
 }
 
-// AttackOutcome is what came of an attack on a target.
-type AttackOutcome int
+// Outcome is what came of an attack on a target.
+type Outcome int
 
 // The outcomes of an attack. From AttackHeld on it was made and measured.
 const (
-	AttackNotMeasured AttackOutcome = iota
+	NotMeasured Outcome = iota
 	AttackNotApplicable
-	AttackFailed // the samples have errors
-	AttackHeld   // within all limits
+	Failed // the samples have errors
+	Held   // within all limits
 	AttackUnclear
 	AttackLost
 )
 
 // Made says whether the attack was made and measured.
-func (o AttackOutcome) Made() bool { return o >= AttackHeld }
+func (o Outcome) Made() bool { return o >= Held }
 
 // OutcomeOf is what came of an attack on a target.
-func OutcomeOf(r result.Result, target, caseName string) AttackOutcome {
+func OutcomeOf(r result.Result, target, caseName string) Outcome {
 	if WhyNot(r, target, caseName) != "" {
 		return AttackNotApplicable
 	}
-	if RefuseAttack(r, target, caseName) != "" {
+	if refuse(r, target, caseName) != "" {
 		if slices.ContainsFunc(r.Samples, func(s result.Sample) bool { return s.Target == target && s.Case == caseName && s.Error != "" }) {
-			return AttackFailed
+			return Failed
 		}
-		return AttackNotMeasured
+		return NotMeasured
 	}
 	losses, unclear := beyondLimits(r, target, caseName)
 	switch {
@@ -280,5 +280,5 @@ func OutcomeOf(r result.Result, target, caseName string) AttackOutcome {
 	case len(unclear) > 0:
 		return AttackUnclear
 	}
-	return AttackHeld
+	return Held
 }

@@ -64,7 +64,7 @@ func TestLosses(t *testing.T) {
 	if why := WhyNot(r, "ovs", "nat-exhaustion"); why != "it has no NAT" {
 		t.Error(why)
 	}
-	if why := RefuseAttack(r, "ovs", "nat-exhaustion"); why != "" {
+	if why := refuse(r, "ovs", "nat-exhaustion"); why != "" {
 		t.Error(why)
 	}
 	r.Parameters["recovery"] = "100ms"
@@ -72,7 +72,7 @@ func TestLosses(t *testing.T) {
 		t.Errorf("what was not waited for is lost: %+v", lost)
 	}
 	r.Samples[0].Error = "no route"
-	if why := RefuseAttack(r, "kernel", "nat-exhaustion"); why == "" {
+	if why := refuse(r, "kernel", "nat-exhaustion"); why == "" {
 		t.Error("a verdict stands on a sample that failed")
 	}
 }

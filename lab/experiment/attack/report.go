@@ -17,7 +17,7 @@ import (
 // view is a result of the attack experiment prepared for drawing.
 type view struct{ chart.View }
 
-func (v view) outcome(name, caseName string) AttackOutcome {
+func (v view) outcome(name, caseName string) Outcome {
 	return OutcomeOf(v.Result, name, caseName)
 }
 
@@ -29,9 +29,9 @@ func (v view) verdict(name, caseName string) attackCell {
 	switch v.outcome(name, caseName) {
 	case AttackNotApplicable:
 		return attackCell{"dim", "not applicable", WhyNot(v.Result, name, caseName)}
-	case AttackFailed:
-		return attackCell{"bad", "failed", RefuseAttack(v.Result, name, caseName)}
-	case AttackHeld:
+	case Failed:
+		return attackCell{"bad", "failed", refuse(v.Result, name, caseName)}
+	case Held:
 		return attackCell{"good", "holds", ""}
 	case AttackUnclear:
 		words, details := lossWords(Unclear(v.Result, name, caseName))
@@ -70,7 +70,7 @@ type attackLine struct {
 func (v view) Verdicts() []attackLine {
 	var lines []attackLine
 	for _, caseName := range stats.Cases(v.Result) {
-		l := attackLine{Case: caseName, Title: v.Parameters[AttackTitle+caseName]}
+		l := attackLine{Case: caseName, Title: v.Parameters[title+caseName]}
 		for _, name := range v.Names() {
 			l.Cells = append(l.Cells, v.verdict(name, caseName))
 		}
@@ -93,7 +93,7 @@ type attackFigures struct {
 // Heads are those of the table of figures, with what has to be kept.
 func (v view) Heads() []string {
 	heads := []string{"rounds", "sent"}
-	for _, limit := range AttackLimits(v.Result) {
+	for _, limit := range Limits(v.Result) {
 		heads = append(heads, map[string]string{
 			Crossed: "crossed", KeptTCP: "TCP kept", KeptRR: "round trip", KeptConnections: "new conn. kept",
 			LostConnections: "conn. lost", Recovered: "recovered, s",
@@ -105,7 +105,7 @@ func (v view) Heads() []string {
 // Limits are what has to be kept, under the heads.
 func (v view) Limits() []string {
 	limits := []string{"", ""}
-	for _, limit := range AttackLimits(v.Result) {
+	for _, limit := range Limits(v.Result) {
 		sign := "≤ "
 		if limit.AtLeast {
 			sign = "≥ "
@@ -139,7 +139,7 @@ func (v view) figuresOf(caseName, name string, first bool) attackFigures {
 	lost := Losses(v.Result, name, caseName)
 	sent, _ := stats.Find(v.Summary, name, caseName, Sent)
 	l.Cells = []attackFigure{{"dim", fmt.Sprint(len(Attacks(v.Result, name, caseName)))}, {"dim", stats.In(sent.Median, "count")}}
-	for _, limit := range AttackLimits(v.Result) {
+	for _, limit := range Limits(v.Result) {
 		row, ok := stats.Find(v.Summary, name, caseName, limit.Metric)
 		cell := attackFigure{Value: "–"}
 		if ok {
@@ -179,7 +179,7 @@ func (v view) Cards() []chart.Card {
 			}
 			made++
 			switch at {
-			case AttackHeld:
+			case Held:
 				held++
 			case AttackUnclear:
 				open++
@@ -215,7 +215,7 @@ func (v view) chances() string {
 	var words []string
 	for _, name := range v.Names() {
 		var of []string
-		for _, limit := range AttackLimits(v.Result) {
+		for _, limit := range Limits(v.Result) {
 			if chance, known := Chance(v.Result, name, limit); known && limit.Control != "" {
 				of = append(of, fmt.Sprintf("%s %s ×", lossNoun(limit.Metric), stats.Figure(chance)))
 			}

@@ -12,7 +12,7 @@ import (
 // Kept draws what each target keeps of each ratio, by attack.
 func (v view) Kept() []chart.Figure {
 	var figures []chart.Figure
-	for _, limit := range AttackLimits(v.Result) {
+	for _, limit := range Limits(v.Result) {
 		if limit.Unit != "×" {
 			continue
 		}
@@ -35,7 +35,7 @@ func (v view) Kept() []chart.Figure {
 const keptEdge = 2.0
 
 // kept is a line of dots for each attack, from 0 to keptEdge.
-func (v view) kept(limit AttackLimit, width, left float64, class string) (template.HTML, bool) {
+func (v view) kept(limit Limit, width, left float64, class string) (template.HTML, bool) {
 	const pitch, above, below = 24.0, 8.0, 24.0
 	cases := stats.Cases(v.Result)
 	c := chart.NewCanvas(width, above+pitch*float64(len(cases))+below)

@@ -36,7 +36,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	p.Note("%s: %d attacks, about %s", strings.Join(c.Targets, ", "), len(plan), experiment.About(guess))
 	p.Begin("building networks", guess)
 	r = c.describe(console, began)
-	testbed := &attackTestbed{options: c, byName: map[string]*besieged{}}
+	testbed := &testbed{options: c, byName: map[string]*besieged{}}
 	if err = c.prepare(ctx, testbed, &r, console.Version, p); err == nil {
 		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
 	}
@@ -45,7 +45,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 }
 
 // prepare looks at the machine, builds all targets and writes down what they are.
-func (c *Command) prepare(ctx context.Context, b *attackTestbed, r *result.Result, version string, p *experiment.Progress) error {
+func (c *Command) prepare(ctx context.Context, b *testbed, r *result.Result, version string, p *experiment.Progress) error {
 	checks, warnings, err := experiment.CheckMachine(ctx)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *Command) prepare(ctx context.Context, b *attackTestbed, r *result.Resul
 }
 
 // takeAll takes the samples of a plan and appends them to r, until ctx ends.
-func (c *Command) takeAll(ctx context.Context, b *attackTestbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
+func (c *Command) takeAll(ctx context.Context, b *testbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
 	for i, s := range plan {
 		p.Begin(s.String(), pace.Left(plan[i:]))
 		began := time.Now()
@@ -94,7 +94,7 @@ func (c *Command) takeAll(ctx context.Context, b *attackTestbed, plan []experime
 
 // take takes one sample. A failure is in the sample, not beside it, and its network is removed; the
 // error is of that alone.
-func (c *Command) take(ctx context.Context, b *attackTestbed, s experiment.Step, r *result.Result) (result.Sample, error) {
+func (c *Command) take(ctx context.Context, b *testbed, s experiment.Step, r *result.Result) (result.Sample, error) {
 	a, _ := attacker.Find(s.CaseName) // Validate has looked
 	if lacks(s.Target, a.Need) {
 		r.Parameters[NotApplicable+" "+s.Target+" "+a.Name] = "it has no " + strings.TrimPrefix(string(a.Need), "a ")
@@ -155,7 +155,7 @@ func (c *Command) describe(console *experiment.Console, began time.Time) result.
 	}
 	for _, name := range c.Attacks {
 		a, _ := attacker.Find(name) // Validate has looked
-		p[AttackTitle+name] = a.Title + ", by a " + a.From
+		p[title+name] = a.Title + ", by a " + a.From
 	}
 	if c.SelvageBinary != "" {
 		p["selvage_binary"] = c.SelvageBinary

@@ -18,7 +18,7 @@ const (
 )
 
 // sample attacks a network once: quiet slices, attacked slices, and the wait until all is as before.
-func (c *Command) sample(ctx context.Context, b *attackTestbed, s *besieged, a attacker.Attack) (result.Sample, error) {
+func (c *Command) sample(ctx context.Context, b *testbed, s *besieged, a attacker.Attack) (result.Sample, error) {
 	pairs, err := s.honestPairs(ctx, a)
 	if err != nil {
 		return result.Sample{}, err
@@ -72,7 +72,7 @@ func (c *Command) sample(ctx context.Context, b *attackTestbed, s *besieged, a a
 type assault struct {
 	attacker.Attack
 	options  *Command
-	testbed  *attackTestbed
+	testbed  *testbed
 	besieged *besieged
 	pairs    []*honest
 	watch    *attacker.Watch
@@ -160,7 +160,7 @@ func (o *assault) metrics(s *result.Sample, before, attacked, after []phase) {
 }
 
 // newcomer has a guest with a new MAC address appear, and counts what of its frames is flooded.
-func (b *attackTestbed) newcomer(ctx context.Context, s *besieged, segment int) (int, error) {
+func (b *testbed) newcomer(ctx context.Context, s *besieged, segment int) (int, error) {
 	b.newcomers++
 	return attacker.Newcomer(ctx, s.net, segment, b.newcomers)
 }
@@ -168,7 +168,7 @@ func (b *attackTestbed) newcomer(ctx context.Context, s *besieged, segment int) 
 // recover waits until newcomers of both segments are learned and both pairs are what they were, from
 // the end of an attack on, and returns how long that took. It gives up after --recovery; the network
 // is then built anew.
-func (c *Command) recover(ctx context.Context, b *attackTestbed, s *besieged, a attacker.Attack, quiet []phase, ended time.Time) (time.Duration, error) {
+func (c *Command) recover(ctx context.Context, b *testbed, s *besieged, a attacker.Attack, quiet []phase, ended time.Time) (time.Duration, error) {
 	for {
 		at := time.Since(ended)
 		if at >= c.Recovery {
@@ -186,7 +186,7 @@ func (c *Command) recover(ctx context.Context, b *attackTestbed, s *besieged, a 
 	}
 }
 
-func nameOf(b *attackTestbed, s *besieged) string {
+func nameOf(b *testbed, s *besieged) string {
 	for name, other := range b.byName {
 		if other == s {
 			return name
@@ -205,7 +205,7 @@ const (
 const normalCycles = 2
 
 // normal says whether all is as it was.
-func (c *Command) normal(ctx context.Context, b *attackTestbed, s *besieged, a attacker.Attack, quiet []phase) (bool, error) {
+func (c *Command) normal(ctx context.Context, b *testbed, s *besieged, a attacker.Attack, quiet []phase) (bool, error) {
 	for segment := range pairNames() {
 		if leaked, err := b.newcomer(ctx, s, segment); err != nil || leaked > 0 {
 			return false, err

@@ -10,9 +10,9 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// attackTestbed is the networks of a run, one of each target, which stay up until an attack leaves one
+// testbed is the networks of a run, one of each target, which stay up until an attack leaves one
 // in a state that is not what it was, or the next attack needs BGP.
-type attackTestbed struct {
+type testbed struct {
 	options *Command
 	byName  map[string]*besieged
 	// newcomers numbers the MAC addresses of honest newcomers: each is new.
@@ -30,7 +30,7 @@ type besieged struct {
 }
 
 // close removes everything.
-func (b *attackTestbed) close() error {
+func (b *testbed) close() error {
 	var errs []error
 	for name := range b.byName {
 		errs = append(errs, b.drop(name))
@@ -39,7 +39,7 @@ func (b *attackTestbed) close() error {
 }
 
 // drop removes a target's network.
-func (b *attackTestbed) drop(name string) error {
+func (b *testbed) drop(name string) error {
 	s := b.byName[name]
 	if s == nil {
 		return nil
@@ -52,7 +52,7 @@ func (b *attackTestbed) drop(name string) error {
 }
 
 // provide is a target's network, ready for an attack.
-func (b *attackTestbed) provide(ctx context.Context, name string, a attacker.Attack) (*besieged, error) {
+func (b *testbed) provide(ctx context.Context, name string, a attacker.Attack) (*besieged, error) {
 	if s := b.byName[name]; s != nil {
 		if s.bgp == a.Routes {
 			return s, nil
@@ -68,7 +68,7 @@ func (b *attackTestbed) provide(ctx context.Context, name string, a attacker.Att
 	return s, nil
 }
 
-func (b *attackTestbed) build(ctx context.Context, name string, bgp bool) (*besieged, error) {
+func (b *testbed) build(ctx context.Context, name string, bgp bool) (*besieged, error) {
 	lab, err := topo.New(ctx, "attack "+name)
 	if err != nil {
 		return nil, err

@@ -105,16 +105,16 @@ func (e evidence) load(l Load) string {
 	return fmt.Sprintf("%s and %s routes", diagnose.Flows(l.Flows), stats.Figure(float64(l.Routes)))
 }
 
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{e.Failed, e.Stolen, e.Busy, e.FewRounds, e.hits, e.steps, e.inVain, e.many, e.behind} {
+func (e evidence) findings() []result.Finding {
+	var out []result.Finding
+	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.Busy, e.FewRounds, e.hits, e.steps, e.inVain, e.many, e.behind} {
 		out = append(out, one()...)
 	}
 	return out
 }
 
 // hits says where the cache is too small.
-func (e evidence) hits() []string {
+func (e evidence) hits() []result.Finding {
 	var words []string
 	for _, l := range Loads(e.Result) {
 		if row, ok := e.row(CacheOn, l, HitRate); ok && row.Median < thrash {
@@ -124,25 +124,25 @@ func (e evidence) hits() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Hits: the hit rate is only " + strings.Join(words, ", ") + ": entries are replaced before their flow's next packet. Make the cache larger than the number of active flows."}
+	return []result.Finding{{Topic: "Hits", Text: "the hit rate is only " + strings.Join(words, ", ") + ": entries are replaced before their flow's next packet. Make the cache larger than the number of active flows."}}
 }
 
 // steps tells a slope from a cliff.
-func (e evidence) steps() []string {
+func (e evidence) steps() []result.Finding {
 	loads := Loads(e.Result)
 	for i := 1; i < len(loads); i++ {
 		a, okA := e.row(CacheOn, loads[i-1], transit.NSPerPacket)
 		b, okB := e.row(CacheOn, loads[i], transit.NSPerPacket)
 		if okA && okB && loads[i].Routes == loads[i-1].Routes && loads[i].Flows <= 10*loads[i-1].Flows && b.Median > cliff*a.Median {
-			return []string{fmt.Sprintf("Cliff: from %s to %s the time per packet rises from %s to %s ns. A cache that fits degrades gradually: check its size and its evictions.",
-				diagnose.Flows(loads[i-1].Flows), diagnose.Flows(loads[i].Flows), stats.Figure(a.Median), stats.Figure(b.Median))}
+			return []result.Finding{{Topic: "Cliff", Text: fmt.Sprintf("from %s to %s the time per packet rises from %s to %s ns. A cache that fits degrades gradually: check its size and its evictions.",
+				diagnose.Flows(loads[i-1].Flows), diagnose.Flows(loads[i].Flows), stats.Figure(a.Median), stats.Figure(b.Median))}}
 		}
 	}
 	return nil
 }
 
 // inVain says where the cache does not pay.
-func (e evidence) inVain() []string {
+func (e evidence) inVain() []result.Finding {
 	var words []string
 	for _, l := range Loads(e.Result) {
 		if row, ok := e.row(CacheOn, l, ShareSaved); ok && row.Distinguishable && row.Median <= 0 {
@@ -152,11 +152,11 @@ func (e evidence) inVain() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Cost: the cache costs more than it saves with " + strings.Join(words, "; ") + ": the path behind it costs less than a look-up that misses the CPU's caches."}
+	return []result.Finding{{Topic: "Cost", Text: "the cache costs more than it saves with " + strings.Join(words, "; ") + ": the path behind it costs less than a look-up that misses the CPU's caches."}}
 }
 
 // many sets the most flows beside the study's.
-func (e evidence) many() []string {
+func (e evidence) many() []result.Finding {
 	key, ok := e.key()
 	if !ok {
 		return nil
@@ -172,12 +172,12 @@ func (e evidence) many() []string {
 	if most == key || !okFew || !okMuch || much.Median == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Flows: with %s the path keeps %s of the rate that it has with %s (%s against %s ns per packet, generator and sink included).",
-		diagnose.Flows(most.Flows), diagnose.Share(few.Median/much.Median), diagnose.Flows(key.Flows), stats.Figure(much.Median), stats.Figure(few.Median))}
+	return []result.Finding{{Topic: "Flows", Text: fmt.Sprintf("with %s the path keeps %s of the rate that it has with %s (%s against %s ns per packet, generator and sink included).",
+		diagnose.Flows(most.Flows), diagnose.Share(few.Median/much.Median), diagnose.Flows(key.Flows), stats.Figure(much.Median), stats.Figure(few.Median))}}
 }
 
 // behind compares what routes behind the cache cost with it and without.
-func (e evidence) behind() []string {
+func (e evidence) behind() []result.Finding {
 	key, ok := e.key()
 	bare := Load{Flows: key.Flows}
 	on, okOn := e.time(CacheOn, key)
@@ -187,8 +187,8 @@ func (e evidence) behind() []string {
 	if !ok || key.Routes == 0 || !okOn || !okOff || !okBareOn || !okBareOff {
 		return nil
 	}
-	return []string{fmt.Sprintf("Routes: %s of them add %s ns to a packet without the cache and %s with it (%s).",
-		stats.Figure(float64(key.Routes)), signed(off.Median-bareOff.Median), signed(on.Median-bareOn.Median), diagnose.Flows(key.Flows))}
+	return []result.Finding{{Topic: "Routes", Text: fmt.Sprintf("%s of them add %s ns to a packet without the cache and %s with it (%s).",
+		stats.Figure(float64(key.Routes)), signed(off.Median-bareOff.Median), signed(on.Median-bareOn.Median), diagnose.Flows(key.Flows))}}
 }
 
 func signed(ns float64) string {

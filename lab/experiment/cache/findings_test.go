@@ -49,7 +49,7 @@ func TestCacheVerdict(t *testing.T) {
 		"noise":         {experimenttest.EachSample(CacheOff, "", func(s *result.Sample) { s.Metrics[transit.NSPerPacket] = 100 * float64(s.Round) }), true, "the time per packet of cache-off spreads", "", ""},
 	} {
 		v := verdict(cacheRun(c.change))
-		findings := strings.Join(v.Findings, "\n")
+		findings := experimenttest.Lines(v)
 		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) || !strings.Contains(findings, c.finding) {
 			t.Errorf("%s: refused %v, %q, want %q; findings\n%s\nwant %q", name, v.Refused, v.Sentence, c.want, findings, c.finding)
 		}

@@ -196,7 +196,7 @@ func steppedThrough(k inject.Times, s *result.Sample, hit []wayFlow, at []time.T
 		return
 	}
 	s.Metrics[Followed] = inject.InMS(last - fault)
-	steps := ConvergeSteps()
+	steps := Steps()
 	now := fault
 	for i, t := range at {
 		next := k.At(t)

@@ -22,7 +22,7 @@ func verdict(r result.Result) result.Verdict {
 		return v
 	}
 	for _, caseName := range cases {
-		if why := RefuseConverge(r, e.DUT, caseName); why != "" {
+		if why := refuse(r, e.DUT, caseName); why != "" {
 			v.Refused, v.Sentence = true, "No verdict: "+why+"."
 			return v
 		}
@@ -36,16 +36,16 @@ type evidence struct{ diagnose.Evidence }
 
 // newEvidence has the baseline as its subject where nothing else was measured.
 func newEvidence(r result.Result) evidence {
-	e := evidence{diagnose.Gather(r, summarise, BaselineBGP)}
+	e := evidence{diagnose.Gather(r, summarise, baseline)}
 	if e.DUT == "" && len(r.Samples) > 0 {
-		e.DUT = BaselineBGP
+		e.DUT = baseline
 	}
 	return e
 }
 
 // cases are those in which a target has events, also ones that failed.
 func (e evidence) cases(name string) []string {
-	return slices.DeleteFunc(ConvergeCases(), func(caseName string) bool {
+	return slices.DeleteFunc(Cases(), func(caseName string) bool {
 		return !slices.ContainsFunc(e.Samples, func(s result.Sample) bool { return s.Case == caseName && s.Target == name })
 	})
 }
@@ -113,17 +113,17 @@ func (e evidence) sentence() string {
 // flowResultOf is what a case did to the subject, beside what it did to the baseline.
 func (e evidence) flowResultOf(caseName string) string {
 	words := fmt.Sprintf("%s with %s", e.flowResult(e.DUT, caseName), e.edges(e.DUT))
-	if e.DUT == BaselineBGP || RefuseConverge(e.Result, BaselineBGP, caseName) != "" {
+	if e.DUT == baseline || refuse(e.Result, baseline, caseName) != "" {
 		return words
 	}
-	return words + fmt.Sprintf("; %s with %s", e.flowResult(BaselineBGP, caseName), e.edges(BaselineBGP)) + e.against(caseName)
+	return words + fmt.Sprintf("; %s with %s", e.flowResult(baseline, caseName), e.edges(baseline)) + e.against(caseName)
 }
 
 // against compares the subject's outages with the baseline's.
 func (e evidence) against(caseName string) string {
 	row, ok := e.row(e.DUT, caseName, inject.OutageP99)
 	switch {
-	case !ok || e.unhurt(e.DUT, caseName) || e.unhurt(BaselineBGP, caseName) || row.Ratio == 0:
+	case !ok || e.unhurt(e.DUT, caseName) || e.unhurt(baseline, caseName) || row.Ratio == 0:
 		return ""
 	case !row.Distinguishable:
 		return fmt.Sprintf(" (%s, not distinguishable)", stats.Ratio(row.Ratio))
@@ -131,24 +131,24 @@ func (e evidence) against(caseName string) string {
 	return fmt.Sprintf(" (%s %s)", stats.Ratio(row.Ratio), diagnose.Bounds(row))
 }
 
-func (e evidence) findings() []string {
-	var all []string
-	for _, of := range []func(caseName string) string{e.slower, e.stuck, e.aim} {
-		for _, caseName := range ConvergeCases() {
-			if finding := of(caseName); finding != "" {
+func (e evidence) findings() []result.Finding {
+	var all []result.Finding
+	for _, of := range []func(caseName string) result.Finding{e.slower, e.stuck, e.aim} {
+		for _, caseName := range Cases() {
+			if finding := of(caseName); finding.Text != "" {
 				all = append(all, finding)
 			}
 		}
 	}
 	for _, name := range stats.Names(e.Result) {
 		for _, caseName := range e.cases(name) {
-			if finding := e.steps(name, caseName); finding != "" {
+			if finding := e.steps(name, caseName); finding.Text != "" {
 				all = append(all, finding)
 			}
 		}
 	}
-	for _, finding := range []string{e.reflector(), e.held(), e.few()} {
-		if finding != "" {
+	for _, finding := range []result.Finding{e.reflector(), e.held(), e.few()} {
+		if finding.Text != "" {
 			all = append(all, finding)
 		}
 	}
@@ -156,14 +156,14 @@ func (e evidence) findings() []string {
 }
 
 // slower names who takes longer in a case, and what to look at.
-func (e evidence) slower(caseName string) string {
+func (e evidence) slower(caseName string) result.Finding {
 	row, ok := e.row(e.DUT, caseName, inject.OutageP99)
-	base, both := e.row(BaselineBGP, caseName, inject.OutageP99)
-	alone := e.unhurt(e.DUT, caseName) != e.unhurt(BaselineBGP, caseName) // in being hurt
-	if !ok || !both || e.DUT == BaselineBGP || !row.Distinguishable && !alone {
-		return ""
+	base, both := e.row(baseline, caseName, inject.OutageP99)
+	alone := e.unhurt(e.DUT, caseName) != e.unhurt(baseline, caseName) // in being hurt
+	if !ok || !both || e.DUT == baseline || !row.Distinguishable && !alone {
+		return result.Finding{}
 	}
-	slow, fast := e.DUT, BaselineBGP
+	slow, fast := e.DUT, baseline
 	if alone && e.unhurt(slow, caseName) || !alone && row.Median < base.Median {
 		slow, fast = fast, slow
 	}
@@ -171,16 +171,16 @@ func (e evidence) slower(caseName string) string {
 	if e.unhurt(fast, caseName) {
 		other = "p99 " + e.ms(slow, caseName, inject.OutageP99) + "; the other target lost nothing"
 	}
-	text := fmt.Sprintf("Slower: %s in %s (%s)", e.edges(slow), caseName, other)
+	found := result.Finding{Topic: "Slower", Text: fmt.Sprintf("%s in %s (%s)", e.edges(slow), caseName, other)}
 	if step, took := e.slowest(slow, caseName); took.N > 0 && len(e.known(slow, caseName)) > 1 {
-		text += fmt.Sprintf("; most of that time passed %s (%s ms)", step.Title, stats.Figure(took.Median))
+		found = found.And(fmt.Sprintf("; most of that time passed %s (%s ms)", step.Title, stats.Figure(took.Median)))
 	}
-	return text + "."
+	return found.And(".")
 }
 
 // slowest is the longest step of a target in a case.
 func (e evidence) slowest(name, caseName string) (slowest inject.Step, longest result.Row) {
-	for _, step := range ConvergeSteps() {
+	for _, step := range Steps() {
 		if row, ok := e.row(name, caseName, step.Metric); ok && (longest.N == 0 || row.Median > longest.Median) {
 			slowest, longest = step, row
 		}
@@ -200,7 +200,7 @@ func (e evidence) unended(name, caseName string) (open, all int) {
 }
 
 // stuck names targets whose flows did not go on by themselves.
-func (e evidence) stuck(caseName string) string {
+func (e evidence) stuck(caseName string) result.Finding {
 	var words []string
 	for _, name := range stats.Names(e.Result) {
 		if open, all := e.unended(name, caseName); open > 0 {
@@ -208,9 +208,9 @@ func (e evidence) stuck(caseName string) string {
 		}
 	}
 	if len(words) == 0 {
-		return ""
+		return result.Finding{}
 	}
-	return fmt.Sprintf("No recovery: in %s, flows did not resume until the fault was undone: %s. Their outages are as long as they were watched.", caseName, strings.Join(words, "; "))
+	return result.Finding{Topic: "No recovery", Text: fmt.Sprintf("in %s, flows did not resume until the fault was undone: %s. Their outages are as long as they were watched.", caseName, strings.Join(words, "; "))}
 }
 
 // convergeAim is the longest p99 of a case that is good enough, in ms.
@@ -224,40 +224,40 @@ func convergeAim(caseName string) float64 {
 	return 0
 }
 
-func (e evidence) aim(caseName string) string {
-	if RefuseConverge(e.Result, diagnose.Selvage, caseName) != "" {
-		return ""
+func (e evidence) aim(caseName string) result.Finding {
+	if refuse(e.Result, diagnose.Selvage, caseName) != "" {
+		return result.Finding{}
 	}
 	row, _ := e.row(diagnose.Selvage, caseName, inject.OutageP99)
 	aim, lost := convergeAim(caseName), LostInAll(e.Result, diagnose.Selvage, caseName)
 	switch {
 	case aim > 0 && row.Median <= aim:
-		return fmt.Sprintf("Goal: Selvage's outage in %s should be at most %g ms (p99), and was %s: reached.", caseName, aim, e.ms(diagnose.Selvage, caseName, inject.OutageP99))
+		return result.Finding{Topic: "Goal", Text: fmt.Sprintf("Selvage's outage in %s should be at most %g ms (p99), and was %s: reached.", caseName, aim, e.ms(diagnose.Selvage, caseName, inject.OutageP99))}
 	case aim > 0:
-		return fmt.Sprintf("Goal: Selvage's outage in %s should be at most %g ms (p99), and was %s: missed.", caseName, aim, e.ms(diagnose.Selvage, caseName, inject.OutageP99))
+		return result.Finding{Topic: "Goal", Text: fmt.Sprintf("Selvage's outage in %s should be at most %g ms (p99), and was %s: missed.", caseName, aim, e.ms(diagnose.Selvage, caseName, inject.OutageP99))}
 	case caseName == LinkLoss:
-		return ""
+		return result.Finding{}
 	case lost == 0:
-		return fmt.Sprintf("Goal: Selvage should lose no packet in %s, and lost none: reached.", caseName)
+		return result.Finding{Topic: "Goal", Text: fmt.Sprintf("Selvage should lose no packet in %s, and lost none: reached.", caseName)}
 	}
-	return fmt.Sprintf("Goal: Selvage should lose no packet in %s, and lost %s in all events: missed.", caseName, stats.In(lost, "count"))
+	return result.Finding{Topic: "Goal", Text: fmt.Sprintf("Selvage should lose no packet in %s, and lost %s in all events: missed.", caseName, stats.In(lost, "count"))}
 }
 
 // steps says where the time goes, and how to shorten its longest part.
-func (e evidence) steps(name, caseName string) string {
+func (e evidence) steps(name, caseName string) result.Finding {
 	words := e.known(name, caseName)
 	if len(words) < 2 { // all of it is one step
-		return ""
+		return result.Finding{}
 	}
-	text := fmt.Sprintf("Steps: %s with %s, medians in sequence: %s.", caseName, e.edges(name), strings.Join(words, ", "))
+	found := result.Finding{Topic: "Steps", Text: fmt.Sprintf("%s with %s, medians in sequence: %s.", caseName, e.edges(name), strings.Join(words, ", "))}
 	step, _ := e.slowest(name, caseName)
-	return text + e.fix(step.Metric)
+	return found.And(e.fix(step.Metric))
 }
 
 // known are the steps of which something was heard, in words.
 func (e evidence) known(name, caseName string) []string {
 	var words []string
-	for _, step := range ConvergeSteps() {
+	for _, step := range Steps() {
 		if row, ok := e.row(name, caseName, step.Metric); ok {
 			words = append(words, fmt.Sprintf("%s ms %s", stats.Figure(row.Median), step.Title))
 		}
@@ -281,27 +281,27 @@ func (e evidence) fix(step string) string {
 }
 
 // reflector says what becomes of routes without one.
-func (e evidence) reflector() string {
-	if _, ok := e.row(BaselineBGP, RRLoss, inject.OutageP50); !ok || e.unhurt(BaselineBGP, RRLoss) {
-		return ""
+func (e evidence) reflector() result.Finding {
+	if _, ok := e.row(baseline, RRLoss, inject.OutageP50); !ok || e.unhurt(baseline, RRLoss) {
+		return result.Finding{}
 	}
-	return "Reflector: FRR removes the routes of a lost session at once, so it needs more than one reflector. Run two (--reflectors 2 kills both), or keep stale routes, as Selvage does (spec.bgp.gracefulRestart.stale)."
+	return result.Finding{Topic: "Reflector", Text: "FRR removes the routes of a lost session at once, so it needs more than one reflector. Run two (--reflectors 2 kills both), or keep stale routes, as Selvage does (spec.bgp.gracefulRestart.stale)."}
 }
 
 // held says when the machine held up the instrument itself.
-func (e evidence) held() string {
+func (e evidence) held() result.Finding {
 	late := stats.MetricOf(slices.DeleteFunc(slices.Clone(e.Samples), func(s result.Sample) bool { return s.Error != "" }), inject.Late)
 	if len(late) == 0 || slices.Max(late) < inject.HeldUp {
-		return ""
+		return result.Finding{}
 	}
-	return fmt.Sprintf("Machine: the traffic source itself stalled for up to %s ms, which is subtracted where no packet was lost; all hosts share its cores.", stats.Figure(slices.Max(late)))
+	return result.Finding{Topic: "Machine", Text: fmt.Sprintf("the traffic source itself stalled for up to %s ms, which is subtracted where no packet was lost; all hosts share its cores.", stats.Figure(slices.Max(late)))}
 }
 
 // fewOutages is how many outages a p99 needs at least to be more than their largest.
 const fewOutages = 100
 
 // few says how far the p99 can be believed.
-func (e evidence) few() string {
+func (e evidence) few() result.Finding {
 	var words []string
 	for _, row := range e.Rows {
 		if row.Metric == inject.OutageP99 && row.N < fewOutages {
@@ -309,9 +309,9 @@ func (e evidence) few() string {
 		}
 	}
 	if len(words) == 0 {
-		return ""
+		return result.Finding{}
 	}
-	return fmt.Sprintf("Quantiles: with fewer than %d outages, the p99 is the largest one (%s). Raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))
+	return result.Finding{Topic: "Quantiles", Text: fmt.Sprintf("with fewer than %d outages, the p99 is the largest one (%s). Raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))}
 }
 
 // dut is the target that a verdict on r is about, "" for none.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
 )
@@ -78,7 +79,7 @@ func TestConvergeVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verdict(convergeRun(c.change))
-			text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
+			text := v.Sentence + "\n" + experimenttest.Lines(v)
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s", want, text)

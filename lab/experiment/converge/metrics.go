@@ -16,16 +16,16 @@ const Name = "converge"
 
 // Cases of that experiment.
 const (
-	Move        = "move"       // a host moves from one edge to another
-	EdgeLoss    = "edge-loss"  // an edge vanishes, of two that lead to an address
-	LinkLoss    = "link-loss"  // one of an edge's two links of the underlay is cut
-	RRRestart   = "rr-restart" // the route reflector is killed and started again
-	RRLoss      = "rr-loss"    // the route reflector is killed and stays away
-	BaselineBGP = "kernel"     // the target that ratios are against
+	Move      = "move"       // a host moves from one edge to another
+	EdgeLoss  = "edge-loss"  // an edge vanishes, of two that lead to an address
+	LinkLoss  = "link-loss"  // one of an edge's two links of the underlay is cut
+	RRRestart = "rr-restart" // the route reflector is killed and started again
+	RRLoss    = "rr-loss"    // the route reflector is killed and stays away
+	baseline  = "kernel"     // the target that ratios are against
 )
 
-// ConvergeCases are all of them, in the order in which they are shown.
-func ConvergeCases() []string { return []string{Move, EdgeLoss, LinkLoss, RRRestart, RRLoss} }
+// Cases are all of them, in the order in which they are shown.
+func Cases() []string { return []string{Move, EdgeLoss, LinkLoss, RRRestart, RRLoss} }
 
 // Metrics of an event, beside those of a kill.
 const (
@@ -63,8 +63,8 @@ func Ways(r result.Result, caseName string) []string {
 	return ways
 }
 
-// ConvergeSteps are the parts of the time from a fault until the last flow resumed, in order.
-func ConvergeSteps() []inject.Step {
+// Steps are the parts of the time from a fault until the last flow resumed, in order.
+func Steps() []inject.Step {
 	return []inject.Step{
 		{Metric: "step_noticed", Title: "until BFD detected it"},
 		{Metric: "step_told", Title: "until an edge advertised it"},
@@ -100,7 +100,7 @@ func byRound(r result.Result, target, caseName, metric string) map[int]float64 {
 // number of events. Ratios are of same-round events to those of BaselineBGP.
 func summarise(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, caseName := range ConvergeCases() {
+	for _, caseName := range Cases() {
 		for _, name := range stats.Names(r) {
 			events := stats.Good(r, name, caseName)
 			if len(events) == 0 {
@@ -118,12 +118,12 @@ func summarise(r result.Result) []result.Row {
 
 // against gives a row its ratio.
 func against(row *result.Row, r result.Result) {
-	if row.Target == BaselineBGP {
+	if row.Target == baseline {
 		row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
 		return
 	}
-	if base := byRound(r, BaselineBGP, row.Case, row.Metric); len(base) > 0 {
-		row.Baseline = BaselineBGP
+	if base := byRound(r, baseline, row.Case, row.Metric); len(base) > 0 {
+		row.Baseline = baseline
 		stats.Compare(row, byRound(r, row.Target, row.Case, row.Metric), base)
 	}
 }
@@ -143,7 +143,7 @@ func eventRows(events []result.Sample) []result.Row {
 	for _, m := range []struct{ name, unit string }{{inject.Lost, "count"}, {inject.AffectedFlows, "count"}, {Followed, "ms"}} {
 		rows = append(rows, stats.OverSamples(events, m.name, m.unit))
 	}
-	for _, step := range ConvergeSteps() {
+	for _, step := range Steps() {
 		rows = append(rows, stats.OverSamples(events, step.Metric, "ms"))
 	}
 	return slices.DeleteFunc(rows, func(row result.Row) bool { return row.N == 0 })
@@ -158,9 +158,9 @@ func LostInAll(r result.Result, target, caseName string) float64 {
 	return sum
 }
 
-// RefuseConverge says, without a final stop, why nothing may be concluded from the events of
+// refuse says, without a final stop, why nothing may be concluded from the events of
 // a target in a case, or "" when something may.
-func RefuseConverge(r result.Result, target, caseName string) string {
+func refuse(r result.Result, target, caseName string) string {
 	for _, s := range r.Samples {
 		if s.Target == target && s.Case == caseName && s.Error != "" {
 			return fmt.Sprintf("%s of %s in round %d has an error (%s)", caseName, target, s.Round, strings.TrimSpace(s.Error))

@@ -87,7 +87,7 @@ func TestRefuseConverge(t *testing.T) {
 		"has an error":        {withEvents("selvage", Move, 1, 40), withEvents("selvage", Move, 2, 40), withEvents("selvage", Move, 3, 40), failed},
 		"silent for 30":       {noisy(1), noisy(2), noisy(3)},
 	} {
-		got := RefuseConverge(convergeOf(samples...), "selvage", Move)
+		got := refuse(convergeOf(samples...), "selvage", Move)
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -19,7 +19,7 @@ type view struct{ chart.View }
 // cases are those that have an event.
 func (v view) cases() []string {
 	measured := stats.Cases(v.Result)
-	return slices.DeleteFunc(ConvergeCases(), func(caseName string) bool { return !slices.Contains(measured, caseName) })
+	return slices.DeleteFunc(Cases(), func(caseName string) bool { return !slices.Contains(measured, caseName) })
 }
 
 func (v view) find(name, caseName, metric string) (result.Row, bool) {
@@ -46,12 +46,12 @@ func (v view) Cards() []chart.Card {
 
 // rival is what a card says of the baseline.
 func (v view) rival(row result.Row, class string) (note, colour string) {
-	base, ok := v.find(BaselineBGP, row.Case, inject.OutageP99)
-	if !ok || v.DUT == BaselineBGP {
+	base, ok := v.find(baseline, row.Case, inject.OutageP99)
+	if !ok || v.DUT == baseline {
 		return fmt.Sprintf("%d outages", row.N), class
 	}
 	note = fmt.Sprintf("kernel and FRR %s ms", stats.Figure(base.Median))
-	if LostInAll(v.Result, BaselineBGP, row.Case) == 0 {
+	if LostInAll(v.Result, baseline, row.Case) == 0 {
 		note = "kernel and FRR lose nothing either"
 		if class != "good" {
 			note, class = "kernel and FRR lose nothing", "bad"
@@ -131,7 +131,7 @@ func (v view) line(row result.Row) convergeLine {
 	}
 	ratio := chart.RatioLabel(row)
 	switch {
-	case row.Target == BaselineBGP:
+	case row.Target == baseline:
 		ratio = "1"
 	case LostInAll(v.Result, row.Target, row.Case) == 0: // what is left is the machine's noise
 		ratio = "–"
@@ -172,7 +172,7 @@ func (v view) WayLines() []wayLine {
 func (v view) stepped() []string {
 	return slices.DeleteFunc(v.cases(), func(caseName string) bool {
 		for _, row := range v.Summary {
-			if row.Case == caseName && slices.ContainsFunc(ConvergeSteps()[:4], func(s inject.Step) bool { return s.Metric == row.Metric }) {
+			if row.Case == caseName && slices.ContainsFunc(Steps()[:4], func(s inject.Step) bool { return s.Metric == row.Metric }) {
 				return false
 			}
 		}
@@ -194,7 +194,7 @@ func (v view) StepHeads() []string {
 // StepLines are the medians of the steps.
 func (v view) StepLines() []inject.StepLine {
 	var lines []inject.StepLine
-	for i, step := range ConvergeSteps() {
+	for i, step := range Steps() {
 		l := inject.StepLine{Title: step.Title, Color: inject.StepColor(i)}
 		known := false
 		for _, caseName := range v.stepped() {
@@ -250,7 +250,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, BaselineBGP, dut(r))
+	v := chart.NewView(r, baseline, dut(r))
 	return view{v}
 }
 

@@ -136,7 +136,7 @@ func (v view) timeline(width, left float64, steps int, class string) template.HT
 			c.Close()
 			words += fmt.Sprintf("%s, %s: ", caseName, name)
 			at := 0.0
-			for s, step := range ConvergeSteps() {
+			for s, step := range Steps() {
 				row, ok := v.find(name, caseName, step.Metric)
 				if !ok {
 					continue
@@ -162,7 +162,7 @@ func (v view) longestSteps() float64 {
 	for _, caseName := range v.stepped() {
 		for _, name := range v.Names() {
 			sum := 0.0
-			for _, step := range ConvergeSteps() {
+			for _, step := range Steps() {
 				row, _ := v.find(name, caseName, step.Metric)
 				sum += row.Median
 			}

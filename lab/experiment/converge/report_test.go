@@ -30,7 +30,7 @@ func TestOddConverge(t *testing.T) {
 		"all failed": {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":      {experimenttest.EachSample("", "", experimenttest.Zeroed), "All events"},
 		"no steps": {experimenttest.EachSample("", "", func(s *result.Sample) {
-			for _, step := range ConvergeSteps() {
+			for _, step := range Steps() {
 				delete(s.Metrics, step.Metric)
 			}
 		}), "How long flows were silent"},
@@ -55,10 +55,10 @@ func TestOddConverge(t *testing.T) {
 // of them, the steps.
 func TestConvergeParts(t *testing.T) {
 	v := viewOf(Experiment().Complete(experimenttest.Recorded(t, Name)))
-	if blocks := v.Blocks(); len(blocks) != len(ConvergeCases()) {
+	if blocks := v.Blocks(); len(blocks) != len(Cases()) {
 		t.Errorf("%d cases", len(blocks))
 	}
-	for _, caseName := range ConvergeCases() {
+	for _, caseName := range Cases() {
 		if !strings.Contains(string(v.Spread().Wide), ">"+caseName+"<") || !strings.Contains(string(v.Spread().Narrow), ">"+caseName+"<") {
 			t.Errorf("no outages of %s", caseName)
 		}

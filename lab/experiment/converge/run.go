@@ -36,7 +36,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
 		Parameters: c.parameters(), Samples: []result.Sample{},
 	}
-	testbed := &convergeTestbed{options: c, byName: map[string]*topo.Converge{}}
+	testbed := &testbed{options: c, byName: map[string]*topo.Converge{}}
 	if r.Environment, err = inject.Environment(ctx, console.Version); err == nil {
 		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
 	}
@@ -44,15 +44,15 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	return r, experiment.RemoveAll(ctx, err, testbed.close, p)
 }
 
-// convergeTestbed is the fabrics of a run: one of each target.
-type convergeTestbed struct {
+// testbed is the fabrics of a run: one of each target.
+type testbed struct {
 	options *Command
 	uplinks int // of those that are up
 	labs    map[string]*topo.Lab
 	byName  map[string]*topo.Converge
 }
 
-func (b *convergeTestbed) close() error {
+func (b *testbed) close() error {
 	var errs []error
 	for name := range b.labs {
 		errs = append(errs, b.drop(name))
@@ -61,7 +61,7 @@ func (b *convergeTestbed) close() error {
 }
 
 // drop removes a target's fabric.
-func (b *convergeTestbed) drop(name string) error {
+func (b *testbed) drop(name string) error {
 	lab := b.labs[name]
 	delete(b.labs, name)
 	delete(b.byName, name)
@@ -73,7 +73,7 @@ func (b *convergeTestbed) drop(name string) error {
 
 // provide has all targets' fabrics up that a case needs. One that an event left in a
 // state that nobody knows has been dropped, and is built anew.
-func (b *convergeTestbed) provide(ctx context.Context, caseName string, r *result.Result) error {
+func (b *testbed) provide(ctx context.Context, caseName string, r *result.Result) error {
 	if uplinks := uplinksOf(caseName); uplinks != b.uplinks {
 		if err := b.close(); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (b *convergeTestbed) provide(ctx context.Context, caseName string, r *resul
 	return nil
 }
 
-func (b *convergeTestbed) build(ctx context.Context, name string) (err error) {
+func (b *testbed) build(ctx context.Context, name string) (err error) {
 	if b.labs[name], err = topo.New(ctx, "converge "+name); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func describeOnce(r *result.Result, name string, n *topo.Converge) {
 }
 
 // takeAll has everything happen as planned and appends to r what came of it, until ctx ends.
-func (c *Command) takeAll(ctx context.Context, testbed *convergeTestbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
+func (c *Command) takeAll(ctx context.Context, testbed *testbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
 	for i, s := range plan {
 		p.Begin(s.String(), pace.Left(plan[i:]))
 		if err := testbed.provide(ctx, s.CaseName, r); err != nil {

@@ -98,7 +98,7 @@ func (c *Command) addVariants() {
 // checkVariants wants each variant's original, which its ratios are against.
 func (c *Command) checkVariants() error {
 	for _, name := range c.Targets {
-		if base := EgressBase(name); !slices.Contains(c.Targets, base) {
+		if base := baseOf(name); !slices.Contains(c.Targets, base) {
 			return fmt.Errorf("--targets: %s is compared with %s: add that", name, base)
 		}
 	}

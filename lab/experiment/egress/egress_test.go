@@ -128,8 +128,8 @@ func TestClimbOutcome(t *testing.T) {
 	for want, s := range map[string]result.Sample{
 		"FAILED: no route": {Error: "no\n route"},
 		"4.50 Gbit/s, 7 retransmits, 0.500 CPU s/GB, but other processes kept the machine 30 % busy": {Metrics: map[string]float64{stats.Decisive: 4.5, "retransmits": 7, "cpu_per_gb": 0.5, "idle_busy": 0.3}},
-		"6,000 connections a second": {Metrics: map[string]float64{EgressConnRate: 6000}},
-		"p50 17.0 µs, p99 20.0 µs":   {Metrics: map[string]float64{EgressRRP50: 17, "rr_p99": 20}},
+		"6,000 connections a second": {Metrics: map[string]float64{ConnRate: 6000}},
+		"p50 17.0 µs, p99 20.0 µs":   {Metrics: map[string]float64{RRP50: 17, "rr_p99": 20}},
 	} {
 		if got := climbOutcome(s); got != want {
 			t.Errorf("%q, want %q", got, want)

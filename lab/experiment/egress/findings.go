@@ -16,7 +16,7 @@ import (
 func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
-	switch why := RefuseEgress(r, e.DUT, e.setting); {
+	switch why := refuse(r, e.DUT, e.setting); {
 	case e.DUT == "":
 		v.Refused, v.Sentence = true, "No verdict: no tunnel was measured, so there are no stages to compare."
 	case why != "":
@@ -48,7 +48,7 @@ func newEvidence(r result.Result) evidence {
 // climbers are the targets that have all stages.
 func (e evidence) climbers() []string {
 	return slices.DeleteFunc(stats.Names(e.Result), func(name string) bool {
-		return name == Routing || EgressBase(name) != name
+		return name == Routing || baseOf(name) != name
 	})
 }
 
@@ -96,7 +96,7 @@ func (e evidence) sentence() string {
 	for _, name := range e.rivals() {
 		tunnel, okTunnel := e.find(name, e.at(StageTunnel), stats.Decisive)
 		egress, okEgress := e.find(name, e.at(StageEgress), stats.Decisive)
-		if okTunnel && okEgress && RefuseEgress(e.Result, name, e.setting) == "" {
+		if okTunnel && okEgress && refuse(e.Result, name, e.setting) == "" {
 			fmt.Fprintf(&b, "; %s keeps %.3f × and %.3f ×", e.title(name), tunnel.Ratio, egress.Ratio)
 		}
 	}
@@ -131,7 +131,7 @@ func (e evidence) unlimited() string {
 
 // opened is how many connections a second are translated.
 func (e evidence) opened() string {
-	row, ok := e.find(e.DUT, Stage{Name: StageEgress}, EgressConnRate)
+	row, ok := e.find(e.DUT, Stage{Name: StageEgress}, ConnRate)
 	if !ok {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -37,7 +38,7 @@ func stagesRun(change func(*result.Result)) result.Result {
 			}
 			if name == "kernel" || name == "selvage" {
 				r.Samples = append(r.Samples, result.Sample{Target: name, Case: "egress", Round: round, Metrics: map[string]float64{
-					EgressConnRate: map[string]float64{"kernel": 8000, "selvage": 14000}[name],
+					ConnRate: map[string]float64{"kernel": 8000, "selvage": 14000}[name],
 				}})
 			}
 		}
@@ -74,8 +75,8 @@ func TestEgressVerdict(t *testing.T) {
 	// The study's order: node to node, offloads, checksum, stages.
 	var steps []string
 	for _, f := range v.Findings {
-		if f[0] >= '1' && f[0] <= '9' {
-			steps = append(steps, f[:1])
+		if f.Topic[0] >= '1' && f.Topic[0] <= '9' {
+			steps = append(steps, f.Topic[:1])
 		}
 	}
 	if got := strings.Join(slices.Compact(steps), ""); got != "12345" {
@@ -115,7 +116,7 @@ func TestEgressFindings(t *testing.T) {
 		"NAT":  {nil, "Selvage keeps 0.994 × [0.994, 0.994]; the kernel keeps 0.857 ×"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := strings.Join(verdict(stagesRun(c.change)).Findings, "\n")
+			findings := experimenttest.Lines(verdict(stagesRun(c.change)))
 			if !strings.Contains(findings, c.want) {
 				t.Errorf("no %q in\n%s", c.want, findings)
 			}
@@ -152,7 +153,7 @@ func TestEgressRefused(t *testing.T) {
 	}
 	// The rival's noise is said, and does not refuse.
 	v := verdict(stagesRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
-	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(strings.Join(v.Findings, "\n"), "Do not rely on the figures of the kernel") {
+	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(experimenttest.Lines(v), "Do not rely on the figures of the kernel") {
 		t.Errorf("%+v", v)
 	}
 }

@@ -20,9 +20,9 @@ const (
 
 // findings go in the EgressGateway study's order of looking: node to node first, then the offloads of the
 // interfaces, then the tunnel's checksum, then the stages above; and last which stage loses.
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{
+func (e evidence) findings() []result.Finding {
+	var out []result.Finding
+	for _, one := range []func() []result.Finding{
 		e.Failed, e.Evidence.Busy, e.restless, e.Stolen, e.FewRounds, e.nodeToNode, e.interfaces, e.checksum, e.stages, e.translation,
 		e.connections, e.roundTrips, e.hops, e.worst,
 	} {
@@ -32,23 +32,23 @@ func (e evidence) findings() []string {
 }
 
 // restless speaks of targets besides the one that the verdict stands on.
-func (e evidence) restless() []string {
-	var out []string
+func (e evidence) restless() []result.Finding {
+	var out []result.Finding
 	for _, name := range e.rivals() {
-		if why := RefuseEgress(e.Result, name, e.setting); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.title(name)))
+		if why := refuse(e.Result, name, e.setting); why != "" {
+			out = append(out, result.Finding{Topic: "Noise", Text: fmt.Sprintf("%s. Do not rely on the figures of %s.", why, e.title(name))})
 		}
 	}
 	return out
 }
 
 // nodeToNode is the first step: what is wrong there is nobody's fault above.
-func (e evidence) nodeToNode() []string {
+func (e evidence) nodeToNode() []result.Finding {
 	row, ok := e.find(e.DUT, e.at(StageNode), stats.Decisive)
 	if !ok {
 		return nil
 	}
-	text := fmt.Sprintf("1 Node to node: %s Gbit/s [%s, %s]", stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi))
+	text := fmt.Sprintf("%s Gbit/s [%s, %s]", stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi))
 	most := e.payload()
 	switch {
 	case most == 0:
@@ -58,7 +58,7 @@ func (e evidence) nodeToNode() []string {
 	default:
 		text += fmt.Sprintf(" of the %s that the wire leaves for payload: something below the tunnel is the limit, on this machine the cores. Fix that first, or lower --wire.", stats.Figure(most))
 	}
-	return []string{text}
+	return []result.Finding{{Topic: "1 Node to node", Text: text}}
 }
 
 // payload is what the wires' rate leaves to TCP on the lowest stage in Gbit/s, 0 without a rate.
@@ -82,7 +82,7 @@ func decisiveOffloads() []string {
 }
 
 // interfaces is the second step: which offloads are off where.
-func (e evidence) interfaces() []string {
+func (e evidence) interfaces() []result.Finding {
 	if len(e.Environment.Offloads) == 0 {
 		return nil
 	}
@@ -95,16 +95,16 @@ func (e evidence) interfaces() []string {
 		}
 	}
 	if len(off) == 0 {
-		return []string{"2 NIC offloads: checksums, segmentation and segmentation inside tunnels are on at every interface of the path."}
+		return []result.Finding{{Topic: "2 NIC offloads", Text: "checksums, segmentation and segmentation inside tunnels are on at every interface of the path."}}
 	}
-	return []string{"2 NIC offloads: these are off: " + strings.Join(off, ", ") + ". Turn each on (ethtool -K) and measure again; selvage lab offload shows what each gains."}
+	return []result.Finding{{Topic: "2 NIC offloads", Text: "these are off: " + strings.Join(off, ", ") + ". Turn each on (ethtool -K) and measure again; selvage lab offload shows what each gains."}}
 }
 
 // checksum is the third step: each tunnel against itself without its checksum offload.
-func (e evidence) checksum() []string {
-	var out []string
+func (e evidence) checksum() []result.Finding {
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
-		base := EgressBase(name)
+		base := baseOf(name)
 		if base == name {
 			continue
 		}
@@ -121,20 +121,20 @@ func (e evidence) checksum() []string {
 				advice = "it makes no measurable difference here"
 			}
 			row, _ := e.find(name, stage, stats.Decisive)
-			out = append(out, fmt.Sprintf("3 Tunnel checksum: without transmit checksum offload, %s carries %s Gbit/s from endpoint to endpoint, %s of its throughput with it [%.2f, %.2f]: %s.",
-				e.title(base), stats.Figure(row.Median), stats.Ratio(iv.Median), iv.Lo, iv.Hi, advice))
+			out = append(out, result.Finding{Topic: "3 Tunnel checksum", Text: fmt.Sprintf("without transmit checksum offload, %s carries %s Gbit/s from endpoint to endpoint, %s of its throughput with it [%.2f, %.2f]: %s.",
+				e.title(base), stats.Figure(row.Median), stats.Ratio(iv.Median), iv.Lo, iv.Hi, advice)})
 			break
 		}
 	}
 	if len(out) == 0 {
-		return []string{"3 Tunnel checksum: not tested; --troubleshoot measures the tunnels without their checksum offload too."}
+		return []result.Finding{{Topic: "3 Tunnel checksum", Text: "not tested; --troubleshoot measures the tunnels without their checksum offload too."}}
 	}
 	return out
 }
 
 // stages is the fourth step: what each stage keeps of the one below.
-func (e evidence) stages() []string {
-	var out []string
+func (e evidence) stages() []result.Finding {
+	var out []result.Finding
 	for _, name := range append([]string{e.DUT}, e.rivals()...) {
 		var words []string
 		for _, stage := range []string{StageTunnel, StageEgress} {
@@ -152,14 +152,14 @@ func (e evidence) stages() []string {
 			words = append(words, text)
 		}
 		if len(words) > 0 {
-			out = append(out, fmt.Sprintf("4 Stages: %s: %s.", e.title(name), strings.Join(words, "; ")))
+			out = append(out, result.Finding{Topic: "4 Stages", Text: fmt.Sprintf("%s: %s.", e.title(name), strings.Join(words, "; "))})
 		}
 	}
 	return out
 }
 
 // translation compares with routing on the same path, without a rate where that was measured.
-func (e evidence) translation() []string {
+func (e evidence) translation() []result.Finding {
 	var words []string
 	for _, name := range append([]string{e.DUT}, e.rivals()...) {
 		row, ok := e.find(name, unlimitedAt(StageEgress), NATKept)
@@ -178,13 +178,13 @@ func (e evidence) translation() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"5 NAT: of routed throughput on the same path, " + strings.Join(words, "; ") + "."}
+	return []result.Finding{{Topic: "5 NAT", Text: "of routed throughput on the same path, " + strings.Join(words, "; ") + "."}}
 }
 
-func (e evidence) connections() []string {
+func (e evidence) connections() []result.Finding {
 	var words []string
 	for _, name := range append([]string{e.DUT}, e.rivals()...) {
-		row, ok := stats.Find(e.Rows, name, StageEgress, EgressConnRate)
+		row, ok := stats.Find(e.Rows, name, StageEgress, ConnRate)
 		if !ok {
 			continue
 		}
@@ -203,15 +203,15 @@ func (e evidence) connections() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Connections: " + strings.Join(words, ". ") + "."}
+	return []result.Finding{{Topic: "Connections", Text: strings.Join(words, ". ") + "."}}
 }
 
-func (e evidence) roundTrips() []string {
+func (e evidence) roundTrips() []result.Finding {
 	var words []string
 	for _, name := range append([]string{e.DUT}, e.rivals()...) {
 		var steps []string
 		for _, stage := range Stages() {
-			if row, ok := stats.Find(e.Rows, name, stage, EgressRRP50); ok {
+			if row, ok := stats.Find(e.Rows, name, stage, RRP50); ok {
 				steps = append(steps, stage+" "+stats.Figure(row.Median))
 			}
 		}
@@ -222,26 +222,26 @@ func (e evidence) roundTrips() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Round trips: p50 by stage. " + diagnose.UpperFirst(strings.Join(words, "; ")) + "."}
+	return []result.Finding{{Topic: "Round trips", Text: "p50 by stage. " + diagnose.UpperFirst(strings.Join(words, "; ")) + "."}}
 }
 
 // hops says how much of what is lost without a rate is the lab's own doing.
-func (e evidence) hops() []string {
+func (e evidence) hops() []result.Finding {
 	row, ok := e.find(Routing, unlimitedAt(StageRouted), stats.Decisive)
 	if !ok || !row.Distinguishable || row.Ratio >= 1 {
 		return nil
 	}
-	text := fmt.Sprintf("Hops: without a rate limit and a tunnel, the path over three links instead of one carries %s node to node %s: all hosts share this machine's %d cores, which separate hosts would not.",
-		stats.Ratio(row.Ratio), diagnose.Bounds(row), e.Environment.Cores)
+	found := result.Finding{Topic: "Hops", Text: fmt.Sprintf("without a rate limit and a tunnel, the path over three links instead of one carries %s node to node %s: all hosts share this machine's %d cores, which separate hosts would not.",
+		stats.Ratio(row.Ratio), diagnose.Bounds(row), e.Environment.Cores)}
 	if own, ok := e.find(e.DUT, unlimitedAt(StageEgress), HopsRival); ok {
-		text += fmt.Sprintf(" Compared with that, %s carries %s %s with tunnel and NAT.", e.title(e.DUT), stats.Ratio(own.Ratio), diagnose.Bounds(own))
+		found = found.And(fmt.Sprintf(" Compared with that, %s carries %s %s with tunnel and NAT.", e.title(e.DUT), stats.Ratio(own.Ratio), diagnose.Bounds(own)))
 	}
-	return []string{text}
+	return []result.Finding{found}
 }
 
 // worst names the stage that loses most beyond what headers take, and why.
-func (e evidence) worst() []string {
-	var out []string
+func (e evidence) worst() []result.Finding {
+	var out []result.Finding
 	for _, name := range append([]string{e.DUT}, e.rivals()...) {
 		c, _ := e.Target(name)
 		most, at := 0.0, ""
@@ -257,9 +257,9 @@ func (e evidence) worst() []string {
 		switch {
 		case at == "":
 		case most < stageLoss:
-			out = append(out, fmt.Sprintf("Which stage loses: none with %s: beyond headers, the largest loss is %.1f %%, at %s.", e.title(name), 100*max(0, most), at))
+			out = append(out, result.Finding{Topic: "Which stage loses", Text: fmt.Sprintf("none with %s: beyond headers, the largest loss is %.1f %%, at %s.", e.title(name), 100*max(0, most), at)})
 		default:
-			out = append(out, fmt.Sprintf("Which stage loses: with %s it is %s, %.1f %% beyond headers. %s", e.title(name), at, 100*most, e.cause(name, at)))
+			out = append(out, result.Finding{Topic: "Which stage loses", Text: fmt.Sprintf("with %s it is %s, %.1f %% beyond headers. %s", e.title(name), at, 100*most, e.cause(name, at))})
 		}
 	}
 	return out

@@ -29,8 +29,8 @@ const ChecksumOff = "-csum-off"
 
 // Metrics of the instruments.
 const (
-	EgressRRP50    = "rr_p50"    // µs
-	EgressConnRate = "conn_rate" // a second
+	RRP50    = "rr_p50"    // µs
+	ConnRate = "conn_rate" // a second
 )
 
 // reverse ends the names of cases towards the workload.
@@ -97,23 +97,23 @@ const (
 	HopsRival = "tcp_vs_plain"   // against Routing over as many hops
 )
 
-// EgressMetrics are the figures of a case, without its name, in the order of the rows.
-func EgressMetrics() []stats.Metric {
+// figures are the figures of a case, without its name, in the order of the rows.
+func figures() []stats.Metric {
 	return []stats.Metric{
 		{Case: "", Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
 		{Case: "", Name: "tcp_sent", Unit: "Gbit/s", Title: "TCP sent", Higher: true},
 		{Case: "", Name: "cpu_per_gb", Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
 		{Case: "", Name: "retransmits", Unit: "count", Title: "TCP retransmits", Higher: false},
 		{Case: "", Name: "mss", Unit: "bytes", Title: "TCP segment size", Higher: true},
-		{Case: "", Name: EgressRRP50, Unit: "µs", Title: "TCP round trip p50, 1 B", Higher: false},
+		{Case: "", Name: RRP50, Unit: "µs", Title: "TCP round trip p50, 1 B", Higher: false},
 		{Case: "", Name: "rr_p99", Unit: "µs", Title: "TCP round trip p99, 1 B", Higher: false},
-		{Case: "", Name: EgressConnRate, Unit: "1/s", Title: "Connections", Higher: true},
+		{Case: "", Name: ConnRate, Unit: "1/s", Title: "Connections", Higher: true},
 	}
 }
 
-// EgressCases are the cases of r: stage by stage from the bottom, each with the wires' rate and
+// Cases are the cases of r: stage by stage from the bottom, each with the wires' rate and
 // without, to the target and back.
-func EgressCases(r result.Result) []Stage {
+func Cases(r result.Result) []Stage {
 	present := stats.Cases(r)
 	var cases []Stage
 	for _, free := range []bool{false, true} {
@@ -128,17 +128,17 @@ func EgressCases(r result.Result) []Stage {
 	return cases
 }
 
-// EgressBase is the target whose node-to-node stage a target's ratios are against: its
+// baseOf is the target whose node-to-node stage a target's ratios are against: its
 // own, or that of its path with all offloads.
-func EgressBase(target string) string { return strings.TrimSuffix(target, ChecksumOff) }
+func baseOf(target string) string { return strings.TrimSuffix(target, ChecksumOff) }
 
 // summarise summarise the egress experiment. The baseline of a row is the same target's
 // node-to-node stage in the same setting, as "target:case". After the metrics come the rows
 // of what is computed.
 func summarise(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, m := range EgressMetrics() {
-		for _, stage := range EgressCases(r) {
+	for _, m := range figures() {
+		for _, stage := range Cases(r) {
 			for _, name := range stats.Names(r) {
 				if row, ok := egressRow(r, name, stage, m); ok {
 					rows = append(rows, row)
@@ -147,7 +147,7 @@ func summarise(r result.Result) []result.Row {
 		}
 	}
 	for _, c := range egressRatios() {
-		for _, stage := range EgressCases(r) {
+		for _, stage := range Cases(r) {
 			for _, name := range stats.Names(r) {
 				if row, ok := c.row(r, name, stage); ok {
 					rows = append(rows, row)
@@ -162,11 +162,11 @@ func summarise(r result.Result) []result.Row {
 // node, where end systems are all that there is, in µs: 1/rate less 1/rate.
 func connectionRows(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, stage := range EgressCases(r) {
+	for _, stage := range Cases(r) {
 		for _, name := range stats.Names(r) {
-			times := perConnection(stats.Values(r, name, stage.Case(), EgressConnRate))
+			times := perConnection(stats.Values(r, name, stage.Case(), ConnRate))
 			base := stage.At(StageNode).Case()
-			_, differences, _ := stats.Pair(times, perConnection(stats.Values(r, name, base, EgressConnRate)))
+			_, differences, _ := stats.Pair(times, perConnection(stats.Values(r, name, base, ConnRate)))
 			iv := stats.Median(differences)
 			if iv.N == 0 || stage.Name == StageNode {
 				continue
@@ -188,12 +188,12 @@ func egressRow(r result.Result, name string, stage Stage, m stats.Metric) (resul
 	iv := stats.Median(stats.ByRound(values))
 	row := result.Row{Target: name, Case: stage.Case(), Metric: m.Name, Unit: m.Unit, Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N}
 	base := stage.At(StageNode)
-	if base == stage && EgressBase(name) == name {
+	if base == stage && baseOf(name) == name {
 		row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
 		return row, true
 	}
-	if below := stats.Values(r, EgressBase(name), base.Case(), m.Name); len(below) > 0 {
-		row.Baseline = EgressBase(name) + ":" + base.Case()
+	if below := stats.Values(r, baseOf(name), base.Case(), m.Name); len(below) > 0 {
+		row.Baseline = baseOf(name) + ":" + base.Case()
 		stats.Compare(&row, values, below)
 	}
 	return row, true
@@ -227,14 +227,14 @@ func egressRatios() []egressRatio {
 				return "", ""
 			}
 			if stage.Below() == StageNode {
-				name = EgressBase(name)
+				name = baseOf(name)
 			}
 			return name, stage.At(stage.Below()).Case()
 		}},
 		{NATKept, stats.Decisive, false, untranslated},
-		{NATConn, EgressConnRate, false, untranslated},
+		{NATConn, ConnRate, false, untranslated},
 		{TCPRival, stats.Decisive, false, rival},
-		{ConnRival, EgressConnRate, false, rival},
+		{ConnRival, ConnRate, false, rival},
 		{HopsRival, stats.Decisive, false, func(name string, stage Stage) (string, string) {
 			if name == Routing || stage.Below() != StageTunnel {
 				return "", ""
@@ -267,9 +267,9 @@ func (c egressRatio) row(r result.Result, name string, stage Stage) (result.Row,
 // egressReason is why a verdict on the stages needs quiet figures.
 const egressReason = "A stage loses a few percent on good paths, which such noise hides or mimics"
 
-// RefuseEgress says, without a final stop, why nothing may be concluded about the stages of a
+// refuse says, without a final stop, why nothing may be concluded about the stages of a
 // target in a setting, or "" when something may.
-func RefuseEgress(r result.Result, target string, setting Stage) string {
+func refuse(r result.Result, target string, setting Stage) string {
 	for _, name := range []string{StageNode, StageTunnel, StageEgress} {
 		caseName := setting.At(name).Case()
 		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: caseName, Metric: stats.Decisive, Words: "throughput", Reason: egressReason}); why != "" {

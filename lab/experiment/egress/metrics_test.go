@@ -17,7 +17,7 @@ func stages(figures map[string]map[string]float64) result.Result {
 			for _, caseName := range []string{"node", "tunnel", "routed", "egress", "node-free", "tunnel-free"} {
 				if value, ok := figures[target][caseName]; ok {
 					r.Samples = append(r.Samples, result.Sample{Target: target, Case: caseName, Round: round, Metrics: map[string]float64{
-						stats.Decisive: value * (1 + 0.01*float64(round)), EgressConnRate: 1000 * value,
+						stats.Decisive: value * (1 + 0.01*float64(round)), ConnRate: 1000 * value,
 					}})
 				}
 			}
@@ -49,7 +49,7 @@ func TestEgressRows(t *testing.T) {
 		{"kernel", "egress", NATKept, "kernel:routed", 5. / 6, 5. / 6},
 		{"selvage", "egress", TCPRival, "kernel:egress", 1.62, 1.62},
 		{"selvage", "egress", ConnRival, "kernel:egress", 1.62, 1.62},
-		{"selvage", "egress", EgressConnRate, "selvage:node", 8100, 0.81},
+		{"selvage", "egress", ConnRate, "selvage:node", 8100, 0.81},
 		{"selvage", "egress", NATConn, "selvage:routed", 0.9, 0.9},
 		{"kernel", "egress", ConnAdded, "kernel:node", 100, 0},
 		{"selvage", "routed", HopsRival, "plain:routed", 9. / 8, 9. / 8},
@@ -95,7 +95,7 @@ func TestClimbed(t *testing.T) {
 
 func TestRefuseEgress(t *testing.T) {
 	whole := map[string]map[string]float64{"selvage": {"node": 10, "tunnel": 9, "egress": 8}}
-	if why := RefuseEgress(stages(whole), "selvage", Stage{}); why != "" {
+	if why := refuse(stages(whole), "selvage", Stage{}); why != "" {
 		t.Errorf("refused: %s", why)
 	}
 	for want, change := range map[string]func(*result.Result){
@@ -110,7 +110,7 @@ func TestRefuseEgress(t *testing.T) {
 	} {
 		r := stages(whole)
 		change(&r)
-		if why := RefuseEgress(r, "selvage", Stage{}); !strings.Contains(why, want) {
+		if why := refuse(r, "selvage", Stage{}); !strings.Contains(why, want) {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}

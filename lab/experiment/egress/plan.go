@@ -85,7 +85,7 @@ func (c *Command) climbs(target string, s climb) bool {
 	switch {
 	case target == Routing:
 		return s.stage.Name == StageNode || s.stage.Name == StageRouted
-	case EgressBase(target) != target:
+	case baseOf(target) != target:
 		return s.what == "tcp" && (s.stage.Name == StageTunnel || s.stage.Name == StageEgress)
 	}
 	return true

@@ -103,7 +103,7 @@ type stageTable struct {
 // Tables are the ladders of all settings, from the one that the verdict is about.
 func (v view) Tables() []stageTable {
 	var tables []stageTable
-	for _, stage := range EgressCases(v.Result) {
+	for _, stage := range Cases(v.Result) {
 		title, note := v.settingWords(stage)
 		last := len(tables) - 1
 		if last < 0 || tables[last].Title != title {
@@ -173,7 +173,7 @@ func (v view) tax(name string) float64 {
 // Blocks are all rows by metric, a target's case a line.
 func (v view) Blocks() []chart.Block {
 	var blocks []chart.Block
-	metrics := EgressMetrics()
+	metrics := figures()
 	for _, m := range []struct{ name, unit, title string }{
 		{LossBelow, "share", "Lost against the stage below"}, {NATKept, "×", "NAT against routed, throughput"},
 		{NATConn, "×", "NAT against routed, connections"}, {TCPRival, "×", "Throughput against the kernel"},

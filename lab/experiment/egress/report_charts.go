@@ -75,7 +75,7 @@ func (v view) place(name string) int {
 		return 0
 	case name == Routing:
 		return 2
-	case EgressBase(name) != name:
+	case baseOf(name) != name:
 		return 3
 	}
 	return 1
@@ -131,8 +131,8 @@ func (v view) Costs() []chart.Figure {
 		setting             Stage
 	}{
 		{"cpu_per_gb", "CPU per gigabyte", "CPU seconds of all cores, lower is better", setting},
-		{EgressRRP50, "Round trip, 1 byte", "µs, p50, lower is better", Stage{}},
-		{EgressConnRate, "Connections", "a second, many at once, higher is better", Stage{}},
+		{RRP50, "Round trip, 1 byte", "µs, p50, lower is better", Stage{}},
+		{ConnRate, "Connections", "a second, many at once, higher is better", Stage{}},
 	} {
 		if f, ok := v.costPanel(p.metric, p.setting); ok {
 			f.Title, f.Unit = p.title, p.unit

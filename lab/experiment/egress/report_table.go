@@ -24,7 +24,7 @@ func writeTable(w io.Writer, v view) error {
 		b.WriteByte('\n')
 	}
 	for _, m := range []struct{ metric, title string }{
-		{EgressRRP50, "Round trip p50, 1 byte, µs"}, {EgressConnRate, "Connections a second"},
+		{RRP50, "Round trip p50, 1 byte, µs"}, {ConnRate, "Connections a second"},
 		{NATKept, "Throughput, NAT against routed, ×"}, {TCPRival, "Throughput against the kernel, ×"},
 		{ConnRival, "Connections against the kernel, ×"}, {HopsRival, "Throughput against plain over as many hops, ×"},
 		{ConnAdded, "A connection beyond node to node, µs"},

@@ -60,7 +60,7 @@ func (c *Command) build(ctx context.Context, all *exits, name string) (*exit, er
 // path is a target's data path.
 func (c *Command) path(name string) topo.EgressPath {
 	off := strings.HasSuffix(name, ChecksumOff)
-	switch EgressBase(name) {
+	switch baseOf(name) {
 	case Routing:
 		return topo.EgressKernel{Plain: true}
 	case stats.Kernel:

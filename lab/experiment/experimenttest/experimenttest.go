@@ -224,3 +224,12 @@ func Record(t *testing.T, e experiment.Experiment, r result.Result) {
 		t.Fatal(err)
 	}
 }
+
+// Lines are the findings of a verdict, one a line.
+func Lines(v result.Verdict) string {
+	var lines []string
+	for _, f := range v.Findings {
+		lines = append(lines, f.String())
+	}
+	return strings.Join(lines, "\n")
+}

@@ -17,7 +17,7 @@ import (
 func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
-	if why := RefuseFailover(r, e.DUT); why != "" {
+	if why := refuse(r, e.DUT); why != "" {
 		v.Refused, v.Sentence = true, "No verdict: "+why+"."
 		return v
 	}
@@ -34,7 +34,7 @@ type evidence struct {
 
 func newEvidence(r result.Result) evidence {
 	e := evidence{Evidence: diagnose.Gather(r, summarise, "")}
-	if cases := FailoverCases(r); len(cases) > 0 {
+	if cases := cases(r); len(cases) > 0 {
 		e.what = cases[0]
 	}
 	e.kills = Kills(r, e.DUT, e.what)
@@ -102,7 +102,7 @@ func times(n int) string {
 
 // repair are the steps to the first packet; what follows is not the edges' alone.
 func repair() []inject.Step {
-	steps := FailoverSteps()
+	steps := Steps()
 	return steps[:len(steps)-1]
 }
 
@@ -116,10 +116,10 @@ func (e evidence) slowest() (slowest inject.Step, longest result.Row) {
 	return slowest, longest
 }
 
-func (e evidence) findings() []string {
-	var all []string
-	for _, finding := range []string{e.faults(), e.steps(), e.advice(), e.aims(), e.stalls(), e.broken(), e.back(), e.held(), e.peer()} {
-		if finding != "" {
+func (e evidence) findings() []result.Finding {
+	var all []result.Finding
+	for _, finding := range []result.Finding{e.faults(), e.steps(), e.advice(), e.aims(), e.stalls(), e.broken(), e.back(), e.held(), e.peer()} {
+		if finding.Text != "" {
 			all = append(all, finding)
 		}
 	}
@@ -127,9 +127,9 @@ func (e evidence) findings() []string {
 }
 
 // faults compares the ways to kill.
-func (e evidence) faults() string {
+func (e evidence) faults() result.Finding {
 	var words []string
-	for _, caseName := range FailoverCases(e.Result) {
+	for _, caseName := range cases(e.Result) {
 		_, how := Killed(caseName)
 		kills := Kills(e.Result, e.DUT, caseName)
 		switch {
@@ -141,50 +141,50 @@ func (e evidence) faults() string {
 		}
 	}
 	if len(words) == 0 {
-		return ""
+		return result.Finding{}
 	}
-	return "By fault: " + strings.Join(words, "; ") + "."
+	return result.Finding{Topic: "By fault", Text: strings.Join(words, "; ") + "."}
 }
 
 // steps says where the time goes.
-func (e evidence) steps() string {
+func (e evidence) steps() result.Finding {
 	var words []string
-	for _, step := range FailoverSteps() {
+	for _, step := range Steps() {
 		if row, ok := stats.Find(e.Rows, e.DUT, e.what, step.Metric); ok {
 			words = append(words, fmt.Sprintf("%s ms %s", stats.Figure(row.Median), step.Title))
 		}
 	}
 	if len(words) == 0 {
-		return ""
+		return result.Finding{}
 	}
-	text := "Steps: medians from fault to forwarding, in sequence: " + strings.Join(words, ", ") + "."
+	found := result.Finding{Topic: "Steps", Text: "medians from fault to forwarding, in sequence: " + strings.Join(words, ", ") + "."}
 	if _, ok := stats.Find(e.Rows, e.DUT, e.what, "step_written"); !ok {
-		text += " These edges do not report when they wrote their tables, so that time is part of the step after detection."
+		found = found.And(" These edges do not report when they wrote their tables, so that time is part of the step after detection.")
 	}
-	return text
+	return found
 }
 
 // advice is what to tune: what shortens the slowest step.
-func (e evidence) advice() string {
+func (e evidence) advice() result.Finding {
 	step, row := e.slowest()
 	if row.N == 0 {
-		return ""
+		return result.Finding{}
 	}
 	switch step.Metric {
 	case "step_noticed":
 		detection, _ := strconv.ParseFloat(e.Parameters["detection_ms"], 64)
 		if detection > 0 && row.Median > 2*detection {
-			return fmt.Sprintf("Tune: BFD should detect the failure within %s ms (%s) and took %s. Check that the edges' processes get enough CPU time, and raise their priority (systemd: CPUWeight).",
-				stats.Figure(detection), e.Parameters["liveness"], stats.Figure(row.Median))
+			return result.Finding{Topic: "Tune", Text: fmt.Sprintf("BFD should detect the failure within %s ms (%s) and took %s. Check that the edges' processes get enough CPU time, and raise their priority (systemd: CPUWeight).",
+				stats.Figure(detection), e.Parameters["liveness"], stats.Figure(row.Median))}
 		}
-		return fmt.Sprintf("Tune: most of the time is failure detection (%s). Lower spec.underlay.bfd.interval to shorten it, at the cost of more probes, and of false alarms when an edge's process waits for a core.",
-			e.Parameters["liveness"])
+		return result.Finding{Topic: "Tune", Text: fmt.Sprintf("most of the time is failure detection (%s). Lower spec.underlay.bfd.interval to shorten it, at the cost of more probes, and of false alarms when an edge's process waits for a core.",
+			e.Parameters["liveness"])}
 	case "step_written":
-		return "Tune: the edges take long to write their tables; check their load, and the number of egress policies."
+		return result.Finding{Topic: "Tune", Text: "the edges take long to write their tables; check their load, and the number of egress policies."}
 	case "step_announced":
-		return "Tune: the new owner takes long to announce the addresses; smaller pools take less."
+		return result.Finding{Topic: "Tune", Text: "the new owner takes long to announce the addresses; smaller pools take less."}
 	}
-	return "Tune: the edges finish long before packets flow. Check what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."
+	return result.Finding{Topic: "Tune", Text: "the edges finish long before packets flow. Check what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."}
 }
 
 // Aims of the gateways' failover, in ms.
@@ -193,31 +193,31 @@ const (
 	failoverAim   = 300
 )
 
-func (e evidence) aims() string {
+func (e evidence) aims() result.Finding {
 	if e.what != "gateway" || !e.affected() {
-		return ""
+		return result.Finding{}
 	}
 	p50, p99 := e.value(e.what, inject.OutageP50), e.value(e.what, inject.OutageP99)
 	switch {
 	case p99 >= failoverLimit:
-		return fmt.Sprintf("Goal: p99 below %d ms: missed.", failoverLimit)
+		return result.Finding{Topic: "Goal", Text: fmt.Sprintf("p99 below %d ms: missed.", failoverLimit)}
 	case p50 > failoverAim:
-		return fmt.Sprintf("Goal: p99 below %d ms: reached; p50 of at most %d ms: missed.", failoverLimit, failoverAim)
+		return result.Finding{Topic: "Goal", Text: fmt.Sprintf("p99 below %d ms: reached; p50 of at most %d ms: missed.", failoverLimit, failoverAim)}
 	}
-	return fmt.Sprintf("Goal: p99 below %d ms: reached; p50 of at most %d ms: reached.", failoverLimit, failoverAim)
+	return result.Finding{Topic: "Goal", Text: fmt.Sprintf("p99 below %d ms: reached; p50 of at most %d ms: reached.", failoverLimit, failoverAim)}
 }
 
 // stalls says how TCP saw it.
-func (e evidence) stalls() string {
+func (e evidence) stalls() result.Finding {
 	if !e.affected() {
-		return ""
+		return result.Finding{}
 	}
-	return fmt.Sprintf("Connections: answers came %s (p50) and %s (p99) later than usual. TCP retransmits after 200, 400 and 800 ms, so it may use a new path well after it is up.",
-		e.ms(e.what, inject.StallP50), e.ms(e.what, inject.StallP99))
+	return result.Finding{Topic: "Connections", Text: fmt.Sprintf("answers came %s (p50) and %s (p99) later than usual. TCP retransmits after 200, 400 and 800 ms, so it may use a new path well after it is up.",
+		e.ms(e.what, inject.StallP50), e.ms(e.what, inject.StallP99))}
 }
 
 // broken names the kills that connections did not survive.
-func (e evidence) broken() string {
+func (e evidence) broken() result.Finding {
 	var words []string
 	for _, k := range e.kills {
 		if lost := k.Metrics[inject.Connections] - k.Metrics[inject.WentOn]; lost > 0 {
@@ -225,48 +225,48 @@ func (e evidence) broken() string {
 		}
 	}
 	if len(words) == 0 {
-		return ""
+		return result.Finding{}
 	}
 	if more := len(words) - 5; more > 0 {
 		words = append(words[:5], fmt.Sprintf("and in %d more", more))
 	}
-	return "Lost connections: " + strings.Join(words, ", ") + ". Check that sessions are replicated: selvage egress on both gateways."
+	return result.Finding{Topic: "Lost connections", Text: strings.Join(words, ", ") + ". Check that sessions are replicated: selvage egress on both gateways."}
 }
 
 // back says what the return of what was killed cost.
-func (e evidence) back() string {
+func (e evidence) back() result.Finding {
 	if e.what == "edge" || len(e.kills) == 0 {
-		return ""
+		return result.Finding{}
 	}
 	lost := 0.0
 	for _, k := range e.kills {
 		lost += k.Metrics[inject.ReturnLost]
 	}
-	text := fmt.Sprintf("Return: when it came back, %s packets were lost over all kills, and the longest outage was %s", stats.Figure(lost), e.ms(e.what, inject.ReturnMax))
+	found := result.Finding{Topic: "Return", Text: fmt.Sprintf("when it came back, %s packets were lost over all kills, and the longest outage was %s", stats.Figure(lost), e.ms(e.what, inject.ReturnMax))}
 	if worst := e.value(e.what, inject.ReturnSurvived); worst < e.value(e.what, inject.Survived) {
-		return text + fmt.Sprintf("; as few as %.1f %% of a kill's connections survived that.", 100*worst)
+		return found.And(fmt.Sprintf("; as few as %.1f %% of a kill's connections survived that.", 100*worst))
 	}
-	return text + "; no connection was lost."
+	return found.And("; no connection was lost.")
 }
 
 // held says when the machine held up the instrument itself.
-func (e evidence) held() string {
+func (e evidence) held() result.Finding {
 	late := stats.MetricOf(e.kills, inject.Late)
 	if len(late) == 0 || slices.Max(late) < inject.HeldUp {
-		return ""
+		return result.Finding{}
 	}
-	return fmt.Sprintf("Machine: the traffic source itself stalled for up to %s ms, which is subtracted where no packet was lost. Edges that start need the cores that they share with the traffic.", stats.Figure(slices.Max(late)))
+	return result.Finding{Topic: "Machine", Text: fmt.Sprintf("the traffic source itself stalled for up to %s ms, which is subtracted where no packet was lost. Edges that start need the cores that they share with the traffic.", stats.Figure(slices.Max(late)))}
 }
 
 // peer says why nothing else is in the table.
-func (e evidence) peer() string {
+func (e evidence) peer() result.Finding {
 	switch e.what {
 	case "gateway":
-		return "No comparison: the kernel's vxlan and nftables have no gateway failover. VRRP and conntrackd are separate programs with timers of their own."
+		return result.Finding{Topic: "No comparison", Text: "the kernel's vxlan and nftables have no gateway failover. VRRP and conntrackd are separate programs with timers of their own."}
 	case "tep":
-		return "No comparison: a vxlan device of the kernel has one local endpoint and no BFD."
+		return result.Finding{Topic: "No comparison", Text: "a vxlan device of the kernel has one local endpoint and no BFD."}
 	}
-	return ""
+	return result.Finding{}
 }
 
 // dut is the target that a verdict on r is about, "" for none.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
 )
@@ -76,7 +77,7 @@ func TestFailoverVerdict(t *testing.T) {
 		"noisy":        {"tep", longer(inject.Noise, 150), true, []string{"No verdict: flows were silent for 150 ms"}, ""},
 	} {
 		v := verdict(failoverRun(c.what, c.change))
-		text := v.Sentence + "\n" + strings.Join(v.Findings, "\n")
+		text := v.Sentence + "\n" + experimenttest.Lines(v)
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, text)
@@ -91,7 +92,7 @@ func TestFailoverVerdict(t *testing.T) {
 	}
 	many := failoverRun("gateway", func(s *result.Sample) { s.Metrics[inject.WentOn] = 99 })
 	many.Samples = slices.Concat(many.Samples, many.Samples)
-	if text := strings.Join(verdict(many).Findings, "\n"); !strings.Contains(text, "and in 7 more") {
+	if text := experimenttest.Lines(verdict(many)); !strings.Contains(text, "and in 7 more") {
 		t.Errorf("all kills are listed:\n%s", text)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // kill kills once, and waits until all is as before.
-func (c *Command) kill(ctx context.Context, testbed *failoverTestbed, s killStep) (result.Sample, error) {
+func (c *Command) kill(ctx context.Context, testbed *testbed, s killStep) (result.Sample, error) {
 	fault := testbed.Faults[slices.IndexFunc(testbed.Faults, func(f topo.Fault) bool { return f.Name == s.fault })]
 	run, err := measure.StartOutage(ctx, measure.Ends{Client: testbed.Source, Server: testbed.Target, Addr: testbed.Addr}, measure.OutageOptions{
 		Flows: c.Flows, Interval: c.Interval, Connections: c.Connections, LineInterval: c.LineInterval,
@@ -114,7 +114,7 @@ func timeline(k inject.Times, s *result.Sample, hit []measure.OutageWindow) {
 	}
 	s.Metrics[inject.Repair] = inject.InMS(first - fault)
 	at := fault
-	for i, step := range FailoverSteps() {
+	for i, step := range Steps() {
 		next := []time.Duration{k.At(k.Steps.Noticed), k.At(k.Steps.Written), k.At(k.Steps.Announced), first, last}[i]
 		if next == 0 {
 			continue

@@ -14,8 +14,8 @@ import (
 // what was killed and how, as "gateway/link-down".
 const Name = "failover"
 
-// FailoverSteps are those parts, in order.
-func FailoverSteps() []inject.Step {
+// Steps are those parts, in order.
+func Steps() []inject.Step {
 	return []inject.Step{
 		{Metric: "step_noticed", Title: "until it was detected"},
 		{Metric: "step_written", Title: "until tables were written"},
@@ -31,8 +31,8 @@ func Killed(caseName string) (what, how string) {
 	return what, how
 }
 
-// FailoverCases are the cases of the summary: what was killed, in all ways, then each way.
-func FailoverCases(r result.Result) []string {
+// cases are the cases of the summary: what was killed, in all ways, then each way.
+func cases(r result.Result) []string {
 	var cases []string
 	for _, caseName := range stats.Cases(r) {
 		if what, _ := Killed(caseName); !slices.Contains(cases, what) {
@@ -59,7 +59,7 @@ func Kills(r result.Result, target, caseName string) []result.Sample {
 // outages are medians over kills with their interval.
 func summarise(r result.Result) []result.Row {
 	var rows []result.Row
-	for _, caseName := range FailoverCases(r) {
+	for _, caseName := range cases(r) {
 		for _, name := range stats.Names(r) {
 			if kills := Kills(r, name, caseName); len(kills) > 0 {
 				for _, row := range killRows(kills) {
@@ -84,7 +84,7 @@ func killRows(kills []result.Sample) []result.Row {
 	for _, m := range []struct{ name, unit string }{{inject.Lost, "count"}, {inject.AffectedFlows, "count"}, {inject.ReturnLost, "count"}, {inject.Repair, "ms"}} {
 		rows = append(rows, stats.OverSamples(kills, m.name, m.unit))
 	}
-	for _, step := range FailoverSteps() {
+	for _, step := range Steps() {
 		rows = append(rows, stats.OverSamples(kills, step.Metric, "ms"))
 	}
 	return slices.DeleteFunc(rows, func(row result.Row) bool { return row.N == 0 })
@@ -109,15 +109,15 @@ func least(values []float64) float64 {
 	return slices.Min(values)
 }
 
-// RefuseFailover says, without a final stop, why nothing may be concluded from the kills of
+// refuse says, without a final stop, why nothing may be concluded from the kills of
 // a target, or "" when something may.
-func RefuseFailover(r result.Result, target string) string {
+func refuse(r result.Result, target string) string {
 	for _, s := range r.Samples {
 		if s.Target == target && s.Error != "" {
 			return fmt.Sprintf("kill %d (%s) has an error (%s)", s.Round, s.Case, strings.TrimSpace(s.Error))
 		}
 	}
-	cases := FailoverCases(r)
+	cases := cases(r)
 	if len(cases) == 0 {
 		return "the result holds no kills"
 	}

@@ -83,7 +83,7 @@ func TestFailoverRows(t *testing.T) {
 	if row, ok := stats.Find(rows, "selvage", "gateway/kill", "step_noticed"); ok {
 		t.Errorf("a kill that hit nothing has steps: %+v", row)
 	}
-	if got := strings.Join(FailoverCases(r), " "); got != "gateway gateway/link-down gateway/blackhole gateway/kill" {
+	if got := strings.Join(cases(r), " "); got != "gateway gateway/link-down gateway/blackhole gateway/kill" {
 		t.Errorf("cases %s", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestRefuseFailover(t *testing.T) {
 			}
 		}), "kill 4 (gateway/kill) has an error (no route)"},
 	} {
-		if got := RefuseFailover(failoverOf(c.samples...), "selvage"); got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
+		if got := refuse(failoverOf(c.samples...), "selvage"); got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -18,7 +18,7 @@ type view struct{ chart.View }
 
 // cases are the lines of the tables: all kills, then each way to kill where there are several.
 func (v view) cases() []string {
-	cases := FailoverCases(v.Result)
+	cases := cases(v.Result)
 	if len(cases) == 2 {
 		return cases[1:]
 	}
@@ -27,7 +27,7 @@ func (v view) cases() []string {
 
 // what was killed.
 func (v view) what() string {
-	if cases := FailoverCases(v.Result); len(cases) > 0 {
+	if cases := cases(v.Result); len(cases) > 0 {
 		return cases[0]
 	}
 	return v.Parameters["what"]
@@ -190,7 +190,7 @@ func (v view) StepCases() []string {
 // StepLines are the medians of the steps.
 func (v view) StepLines() []inject.StepLine {
 	var lines []inject.StepLine
-	for i, step := range FailoverSteps() {
+	for i, step := range Steps() {
 		l := inject.StepLine{Title: step.Title, Color: inject.StepColor(i)}
 		known := false
 		for _, caseName := range v.cases() {

@@ -19,7 +19,7 @@ func (v view) longest() float64 {
 	top := 1.0
 	for _, k := range v.kills() {
 		sum := 0.0
-		for _, step := range FailoverSteps() {
+		for _, step := range Steps() {
 			sum += k.Metrics[step.Metric]
 		}
 		top = max(top, sum, k.Metrics[inject.OutageMax])
@@ -56,7 +56,7 @@ func (v view) timeline(kills []result.Sample, width, left, right float64, steps 
 		}
 		words += fmt.Sprintf("Kill %d, %s: ", k.Round, how)
 		at := 0.0
-		for s, step := range FailoverSteps() {
+		for s, step := range Steps() {
 			ms, ok := k.Metrics[step.Metric]
 			if !ok {
 				continue

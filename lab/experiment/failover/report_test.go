@@ -28,7 +28,7 @@ func TestOddFailover(t *testing.T) {
 		"all failed":  {experimenttest.EachSample("", "", experimenttest.Failed), "&lt;b&gt;no route&lt;/b&gt;"},
 		"zeros":       {experimenttest.EachSample("", "", experimenttest.Zeroed), "All kills"},
 		"no steps": {experimenttest.EachSample("", "", func(s *result.Sample) {
-			for _, step := range FailoverSteps() {
+			for _, step := range Steps() {
 				delete(s.Metrics, step.Metric)
 			}
 		}), "Distribution of the outages"},

@@ -40,12 +40,12 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	p.Note("%s: %d kills, about %s", c.What, len(plan), experiment.About(guess))
 	p.Begin("building the network", guess)
 	r = c.describe(console, began)
-	testbed := new(failoverTestbed)
-	if err = c.prepare(ctx, testbed, &r, console.Version); err == nil {
-		err = c.killAll(ctx, testbed, plan, &r, p)
+	network := new(testbed)
+	if err = c.prepare(ctx, network, &r, console.Version); err == nil {
+		err = c.killAll(ctx, network, plan, &r, p)
 	}
 	r.Duration = time.Since(began).Seconds()
-	return r, experiment.RemoveAll(ctx, err, testbed.close, p)
+	return r, experiment.RemoveAll(ctx, err, network.close, p)
 }
 
 func stepsOf(plan []killStep) []experiment.Step {
@@ -56,14 +56,14 @@ func stepsOf(plan []killStep) []experiment.Step {
 	return steps
 }
 
-// failoverTestbed is the network of a run.
-type failoverTestbed struct {
+// testbed is the network of a run.
+type testbed struct {
 	*topo.Failover
 	lab   *topo.Lab
 	kills int // in it
 }
 
-func (b *failoverTestbed) close() error {
+func (b *testbed) close() error {
 	if b.lab == nil {
 		return nil
 	}
@@ -71,14 +71,14 @@ func (b *failoverTestbed) close() error {
 }
 
 // soonReady says whether the network is worth waiting for: a new one takes about as long.
-func (b *failoverTestbed) soonReady(ctx context.Context) bool {
+func (b *testbed) soonReady(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return b.Ready(ctx) == nil
 }
 
 // prepare builds the network and writes down what it is.
-func (c *Command) prepare(ctx context.Context, testbed *failoverTestbed, r *result.Result, version string) (err error) {
+func (c *Command) prepare(ctx context.Context, testbed *testbed, r *result.Result, version string) (err error) {
 	if r.Environment, err = inject.Environment(ctx, version); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *Command) prepare(ctx context.Context, testbed *failoverTestbed, r *resu
 }
 
 // build makes the network, in place of the one that there may be.
-func (c *Command) build(ctx context.Context, testbed *failoverTestbed) (err error) {
+func (c *Command) build(ctx context.Context, testbed *testbed) (err error) {
 	if err := testbed.close(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *Command) build(ctx context.Context, testbed *failoverTestbed) (err erro
 }
 
 // killAll kills as planned and appends to r what came of it, until ctx ends.
-func (c *Command) killAll(ctx context.Context, testbed *failoverTestbed, plan []killStep, r *result.Result, p *experiment.Progress) error {
+func (c *Command) killAll(ctx context.Context, testbed *testbed, plan []killStep, r *result.Result, p *experiment.Progress) error {
 	pace, left := &experiment.Pace{First: killExtra}, stepsOf(plan)
 	for i, s := range plan {
 		p.Begin(s.String(), pace.Left(left[i:]))
@@ -138,7 +138,7 @@ func (c *Command) killAll(ctx context.Context, testbed *failoverTestbed, plan []
 
 // killOnce kills in a network that is good for that: after a kill that could not be
 // measured nobody knows what state it is in.
-func (c *Command) killOnce(ctx context.Context, testbed *failoverTestbed, s killStep) (result.Sample, error) {
+func (c *Command) killOnce(ctx context.Context, testbed *testbed, s killStep) (result.Sample, error) {
 	if testbed.kills >= killsPerNetwork || !testbed.soonReady(ctx) {
 		if err := c.build(ctx, testbed); err != nil {
 			testbed.kills = killsPerNetwork

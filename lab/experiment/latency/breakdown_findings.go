@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/selvage/selvage/lab/breakdown"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -14,8 +15,8 @@ const unexplainedLimit = 0.1
 
 // brokenDown says where the time of round trips goes, of those between two hosts with a
 // firewall when they were measured.
-func (e evidence) brokenDown() []string {
-	var out []string
+func (e evidence) brokenDown() []result.Finding {
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		all := Breakdowns(e.Result, name)
 		for _, kind := range []string{RequestKind, ConnectKind} {
@@ -23,8 +24,8 @@ func (e evidence) brokenDown() []string {
 			switch {
 			case !ok:
 			case math.Abs(b.Unexplained()) > unexplainedLimit*b.RTT.Median:
-				out = append(out, fmt.Sprintf("Breakdown: the steps of %s add up to %s µs of %s, so their shares are noise. Quiet the machine, or raise --rounds.",
-					brokenTitle(b), stats.Figure(b.Sum()), stats.Figure(b.RTT.Median)))
+				out = append(out, result.Finding{Topic: "Breakdown", Text: fmt.Sprintf("the steps of %s add up to %s µs of %s, so their shares are noise. Quiet the machine, or raise --rounds.",
+					brokenTitle(b), stats.Figure(b.Sum()), stats.Figure(b.RTT.Median))})
 			case kind == RequestKind:
 				out = append(out, requestFinding(b))
 			default:
@@ -62,9 +63,9 @@ func programs(b Breakdown) float64 {
 		breakdown.EncapPart, breakdown.DecapPart, breakdown.DeliverPart)
 }
 
-func requestFinding(b Breakdown) string {
+func requestFinding(b Breakdown) result.Finding {
 	share := func(us float64) string { return fmt.Sprintf("%.0f %%", 100*us/b.RTT.Median) }
-	words := fmt.Sprintf("Breakdown: of the %s µs of %s, %s are the guests' (their stacks, the path to their ports, the server's program", stats.Figure(b.RTT.Median), brokenTitle(b),
+	words := fmt.Sprintf("of the %s µs of %s, %s are the guests' (their stacks, the path to their ports, the server's program", stats.Figure(b.RTT.Median), brokenTitle(b),
 		share(b.Of(breakdown.StackPart, breakdown.WakePart, breakdown.PortPart, breakdown.ProgramPart)))
 	if wake := b.Of(breakdown.WakePart); wake > 0 {
 		words += fmt.Sprintf(", and %s wake-ups", share(wake))
@@ -77,14 +78,14 @@ func requestFinding(b Breakdown) string {
 	if b.Rules > 0 && b.Of(breakdown.FirewallPart) == 0 {
 		words += "No rule is evaluated: the flow cache has the decision. "
 	}
-	return words + "The potential gain is in the guests: keep them awake (busy polling), or send fewer and larger requests."
+	return result.Finding{Topic: "Breakdown", Text: words + "The potential gain is in the guests: keep them awake (busy polling), or send fewer and larger requests."}
 }
 
-func connectFinding(b Breakdown) string {
-	words := fmt.Sprintf("Breakdown: %s takes %s µs, of which deciding where its packets go and storing that takes %s", brokenTitle(b), stats.Figure(b.RTT.Median),
+func connectFinding(b Breakdown) result.Finding {
+	words := fmt.Sprintf("%s takes %s µs, of which deciding where its packets go and storing that takes %s", brokenTitle(b), stats.Figure(b.RTT.Median),
 		stats.Figure(b.Of(breakdown.DecidePart, breakdown.KeepPart)))
 	if wall := b.Of(breakdown.FirewallPart); wall > 0 {
 		words += fmt.Sprintf(" and the firewall %s (%.0f %%)", stats.Figure(wall), 100*wall/b.RTT.Median)
 	}
-	return words + ". Connections that stay open pay this once."
+	return result.Finding{Topic: "Breakdown", Text: words + ". Connections that stay open pay this once."}
 }

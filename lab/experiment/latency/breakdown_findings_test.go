@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/lab/breakdown"
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -39,7 +40,7 @@ func TestBrokenDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := evidence{Evidence: diagnose.Evidence{Result: result.Result{Experiment: Name, Samples: c.samples}}}.brokenDown()
-			all := strings.Join(got, "\n")
+			all := experimenttest.Lines(result.Verdict{Findings: got})
 			for _, want := range c.want {
 				if !strings.Contains(all, want) {
 					t.Errorf("no %q in %q", want, all)

@@ -87,7 +87,7 @@ func (e evidence) refuse() string {
 	if !e.timed() {
 		return "no round trip was measured (--measure rr)"
 	}
-	return RefuseLatency(e.Result, e.DUT, e.key.Case())
+	return refuseAdded(e.Result, e.DUT, e.key.Case())
 }
 
 // timed reports whether there are round trips, on which the verdict stands.
@@ -106,7 +106,7 @@ func (e evidence) sentence() string {
 		if name == e.DUT || Added(e.Result, name, e.key.Case(), RRP50).N == 0 {
 			continue
 		}
-		if RefuseLatency(e.Result, name, e.key.Case()) != "" {
+		if refuseAdded(e.Result, name, e.key.Case()) != "" {
 			text += fmt.Sprintf("; %s gave no reliable figure", e.who(name))
 			continue
 		}

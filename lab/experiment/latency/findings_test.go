@@ -107,7 +107,7 @@ func TestLatencyFindings(t *testing.T) {
 		"tail":        {experimenttest.Figures("selvage", "rules-100", map[string]float64{"rr_p9999": 500}), "Tail: the slowest of 10,000 transactions"},
 		"omission":    {experimenttest.Figures("selvage", "rules-0", map[string]float64{"open_p9999": 900}), "Omission: transactions that are due at fixed times have a p99.99 of 900 µs"},
 	} {
-		findings := strings.Join(verdict(latencyRun(c.change)).Findings, "\n")
+		findings := experimenttest.Lines(verdict(latencyRun(c.change)))
 		if !strings.Contains(findings, c.want) {
 			t.Errorf("%s: want %q in\n%s", name, c.want, findings)
 		}
@@ -118,11 +118,11 @@ func TestLatencyFindings(t *testing.T) {
 			delete(r.Samples[i].Metrics, RRP50)
 		}
 	}))
-	if got := rates.Sentence + strings.Join(rates.Findings, "\n"); !strings.Contains(got, "no round trip was measured") || strings.Contains(got, "Noise:") {
+	if got := rates.Sentence + experimenttest.Lines(rates); !strings.Contains(got, "no round trip was measured") || strings.Contains(got, "Noise:") {
 		t.Errorf("rates alone: %s", got)
 	}
 	// A quiet run has no complaints.
-	findings := strings.Join(verdict(latencyRun(nil)).Findings, "\n")
+	findings := experimenttest.Lines(verdict(latencyRun(nil)))
 	for _, unwanted := range []string{"Noise", "Machine", "Instrument", "Tail", "Omission", "Errors"} {
 		if strings.Contains(findings, unwanted+":") {
 			t.Errorf("unwanted %s in\n%s", unwanted, findings)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -17,9 +18,9 @@ const (
 )
 
 // findings goes through what the NSX firewall study asks of a latency run.
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{
+func (e evidence) findings() []result.Finding {
+	var out []result.Finding
+	for _, one := range []func() []result.Finding{
 		e.Failed, e.noisyPolicies, e.Stolen, e.Busy, e.machine, e.FewRounds, e.crossChecked,
 		e.study, e.undisturbed, e.brokenDown, e.perRule, e.connections, e.datagrams, e.bulk, e.tail, e.omission,
 	} {
@@ -29,21 +30,21 @@ func (e evidence) findings() []string {
 }
 
 // noisyPolicies speaks of targets besides the one that the verdict stands on.
-func (e evidence) noisyPolicies() []string {
-	var out []string
+func (e evidence) noisyPolicies() []result.Finding {
+	var out []result.Finding
 	for _, name := range e.policed() {
 		if name == e.DUT || !e.some || !e.timed() {
 			continue
 		}
-		if why := RefuseLatency(e.Result, name, e.key.Case()); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.who(name)))
+		if why := refuseAdded(e.Result, name, e.key.Case()); why != "" {
+			out = append(out, result.Finding{Topic: "Noise", Text: fmt.Sprintf("%s. Do not rely on the figures of %s.", why, e.who(name))})
 		}
 	}
 	return out
 }
 
 // machine says what the machine does that makes latency noisy.
-func (e evidence) machine() []string {
+func (e evidence) machine() []result.Finding {
 	var words []string
 	if governor := e.Parameters["check_governor"]; governor != "" && governor != "performance" && governor != "not visible" {
 		words = append(words, "the frequency governor is "+governor+" (cpupower frequency-set -g performance)")
@@ -54,18 +55,18 @@ func (e evidence) machine() []string {
 	if e.Parameters["check_smt"] == "1" {
 		words = append(words, "cores share their hardware with a sibling (hyper-threading)")
 	}
-	var out []string
+	var out []result.Finding
 	if len(words) > 0 {
-		out = append(out, "Machine: "+strings.Join(words, "; ")+". The NSX firewall study turned power saving off before it measured.")
+		out = append(out, result.Finding{Topic: "Machine", Text: strings.Join(words, "; ") + ". The NSX firewall study turned power saving off before it measured."})
 	}
 	if e.Parameters["check_governor"] == "not visible" {
-		out = append(out, "Machine: frequencies are not visible here, as on most virtual machines, so whether the physical host's power saving affects the figures is unknown. Interleaved rounds guard against it.")
+		out = append(out, result.Finding{Topic: "Machine", Text: "frequencies are not visible here, as on most virtual machines, so whether the physical host's power saving affects the figures is unknown. Interleaved rounds guard against it."})
 	}
 	return out
 }
 
 // crossChecked holds the two ways to a round trip's time against each other.
-func (e evidence) crossChecked() []string {
+func (e evidence) crossChecked() []result.Finding {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
 		mean, byRate := s.Metrics["rr_mean"], s.Metrics["rr_rtt"]
@@ -79,11 +80,11 @@ func (e evidence) crossChecked() []string {
 	if worst <= crossCheck {
 		return nil
 	}
-	return []string{fmt.Sprintf("Instrument: the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", diagnose.Share(worst), at)}
+	return []result.Finding{{Topic: "Instrument", Text: fmt.Sprintf("the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", diagnose.Share(worst), at)}}
 }
 
 // study sets the scenarios beside the NSX firewall study's.
-func (e evidence) study() []string {
+func (e evidence) study() []result.Finding {
 	var words []string
 	for _, scenario := range []string{SameHost, TwoHosts} {
 		s := Setting{Scenario: scenario, Rules: ScenarioRules, Pairs: 1}
@@ -94,13 +95,13 @@ func (e evidence) study() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Study: the NSX firewall study's firewall added %.1f to %.1f µs with 100 rules, on other machines. %s adds %s.",
-		studyAddedLeast, studyAddedMost, diagnose.UpperFirst(e.who(e.DUT)), strings.Join(words, " and "))}
+	return []result.Finding{{Topic: "Study", Text: fmt.Sprintf("the NSX firewall study's firewall added %.1f to %.1f µs with 100 rules, on other machines. %s adds %s.",
+		studyAddedLeast, studyAddedMost, diagnose.UpperFirst(e.who(e.DUT)), strings.Join(words, " and "))}}
 }
 
 // undisturbed gives the differences of the fastest round trips, which say what the data path
 // costs where others disturb the rest.
-func (e evidence) undisturbed() []string {
+func (e evidence) undisturbed() []result.Finding {
 	var words []string
 	for _, name := range e.policed() {
 		var figures []string
@@ -116,11 +117,11 @@ func (e evidence) undisturbed() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Undisturbed: to the fastest 1 % of round trips, which other work on the cores hardly affects, " + strings.Join(words, "; ") + ". Where this and the median differ, the difference is noise."}
+	return []result.Finding{{Topic: "Undisturbed", Text: "to the fastest 1 % of round trips, which other work on the cores hardly affects, " + strings.Join(words, "; ") + ". Where this and the median differ, the difference is noise."}}
 }
 
 // perRule is the slope over the sweep, of a connection and of a packet.
-func (e evidence) perRule() []string {
+func (e evidence) perRule() []result.Finding {
 	var words []string
 	for _, of := range []struct{ metric, unit string }{
 		{RRP50, "a round trip"}, {CRRRate, "a connection"}, {UDPRate, "a packet without a connection"},
@@ -140,7 +141,7 @@ func (e evidence) perRule() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Per rule: one more rule costs " + strings.Join(words, "; ") + ". A cost per rule is that of a list that is searched in order."}
+	return []result.Finding{{Topic: "Per rule", Text: "one more rule costs " + strings.Join(words, "; ") + ". A cost per rule is that of a list that is searched in order."}}
 }
 
 // nanoseconds writes µs, which are above 0, so that small ones keep their digits.
@@ -149,7 +150,7 @@ func nanoseconds(us float64) string {
 }
 
 // rivals compares a rate with nftables' in each case of the sweep.
-func (e evidence) rivals(topic, metric, unit string) []string {
+func (e evidence) rivals(topic, metric, unit string) []result.Finding {
 	var words []string
 	for _, s := range Settings(e.Result) {
 		if !s.InSweep() || s.Rules == 1 || s.Rules == 10 {
@@ -174,23 +175,23 @@ func (e evidence) rivals(topic, metric, unit string) []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: %s has %s.", topic, e.who(e.DUT), strings.Join(words, "; "))}
+	return []result.Finding{{Topic: topic, Text: fmt.Sprintf("%s has %s.", e.who(e.DUT), strings.Join(words, "; "))}}
 }
 
-func (e evidence) connections() []string {
+func (e evidence) connections() []result.Finding {
 	return e.rivals("Connections", ConnRate, "a second, many at once,")
 }
 
-func (e evidence) datagrams() []string {
+func (e evidence) datagrams() []result.Finding {
 	return e.rivals("One way", UDPRate, "kpps received")
 }
 
-func (e evidence) bulk() []string {
+func (e evidence) bulk() []result.Finding {
 	return e.rivals("Throughput", stats.Decisive, "Gbit/s")
 }
 
 // tail says where a firewall shows in the slowest transactions.
-func (e evidence) tail() []string {
+func (e evidence) tail() []result.Finding {
 	var words []string
 	for _, s := range Settings(e.Result) {
 		row, ok := stats.Find(e.Rows, e.DUT, s.Case(), "rr_p9999")
@@ -202,17 +203,17 @@ func (e evidence) tail() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"Tail: the slowest of 10,000 transactions take longer with the firewall: " + strings.Join(words, "; ") + ". Check what runs beside the data path: log readers, garbage collection, policy changes."}
+	return []result.Finding{{Topic: "Tail", Text: "the slowest of 10,000 transactions take longer with the firewall: " + strings.Join(words, "; ") + ". Check what runs beside the data path: log readers, garbage collection, policy changes."}}
 }
 
 // omission says what the closed loop did not see.
-func (e evidence) omission() []string {
+func (e evidence) omission() []result.Finding {
 	bare := Setting{Scenario: TwoHosts, Pairs: 1}.Case()
 	open, ok := stats.Find(e.Rows, e.DUT, bare, "open_p9999")
 	closed, okClosed := stats.Find(e.Rows, e.DUT, bare, "rr_p9999")
 	if !ok || !okClosed || open.Median < omitted*closed.Median {
 		return nil
 	}
-	return []string{fmt.Sprintf("Omission: transactions that are due at fixed times have a p99.99 of %s µs, in a closed loop %s µs: the loop waits while the path stalls and so counts a stall once. Quote the open loop for what users experience.",
-		stats.Figure(open.Median), stats.Figure(closed.Median))}
+	return []result.Finding{{Topic: "Omission", Text: fmt.Sprintf("transactions that are due at fixed times have a p99.99 of %s µs, in a closed loop %s µs: the loop waits while the path stalls and so counts a stall once. Quote the open loop for what users experience.",
+		stats.Figure(open.Median), stats.Figure(closed.Median))}}
 }

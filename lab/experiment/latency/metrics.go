@@ -171,7 +171,7 @@ func bareName(caseName string) string {
 // latencyMetrics are the figures of every case.
 func latencyMetrics(r result.Result) []stats.Metric {
 	var metrics []stats.Metric
-	for _, m := range LatencyMetrics() {
+	for _, m := range figures() {
 		for _, caseName := range policedCases(r) {
 			m.Case = caseName
 			metrics = append(metrics, m)
@@ -180,9 +180,9 @@ func latencyMetrics(r result.Result) []stats.Metric {
 	return metrics
 }
 
-// LatencyMetrics are the figures of the latency experiment, without a case, in the order of
+// figures are the figures of the latency experiment, without a case, in the order of
 // its rows. Not every case has all.
-func LatencyMetrics() []stats.Metric {
+func figures() []stats.Metric {
 	metrics := []stats.Metric{
 		{Case: "", Name: RRP50, Unit: "µs", Title: "TCP round trip p50, 1024 B", Higher: false},
 		{Case: "", Name: RRP1, Unit: "µs", Title: "TCP round trip p1, 1024 B", Higher: false},
@@ -348,9 +348,9 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 // latencyReason is why a verdict on latency needs quiet figures.
 const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or mimics"
 
-// RefuseLatency says, without a final stop, why nothing may be concluded about what a case
+// refuseAdded says, without a final stop, why nothing may be concluded about what a case
 // adds for a target, or "" when something may.
-func RefuseLatency(r result.Result, target, caseName string) string {
+func refuseAdded(r result.Result, target, caseName string) string {
 	setting, ok := Policed(caseName)
 	if !ok {
 		return caseName + " is not a case of this experiment"

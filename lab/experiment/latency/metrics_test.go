@@ -140,7 +140,7 @@ func TestRefuseLatency(t *testing.T) {
 	} {
 		r := quiet()
 		c.change(&r)
-		if got := RefuseLatency(r, "selvage", "two-hosts-on"); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+		if got := refuseAdded(r, "selvage", "two-hosts-on"); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -244,7 +244,7 @@ func (v view) rival(name string, s Setting, metric string) string {
 	if iv.N == 0 || name == stats.Kernel {
 		return ""
 	}
-	return strings.TrimSuffix(stats.Ratio(iv.Median), " ×")
+	return stats.BareRatio(iv.Median)
 }
 
 // slope is what one rule costs a target.
@@ -327,7 +327,7 @@ func (v view) Blocks() []policedBlock {
 	titles := map[string]stats.Metric{
 		RRAdded: {Title: "Added to a round trip, 1024 B", Unit: "µs"}, RR1Added: {Title: "Added to a round trip, 1 B", Unit: "µs"},
 	}
-	for _, m := range LatencyMetrics() {
+	for _, m := range figures() {
 		titles[m.Name] = m
 	}
 	var blocks []policedBlock

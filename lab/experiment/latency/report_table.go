@@ -43,7 +43,7 @@ func isOtherName(caseName string) bool {
 // tableMetrics are those of the terminal's table: the page has all.
 func (v view) tableMetrics() []stats.Metric {
 	var metrics []stats.Metric
-	for _, m := range LatencyMetrics() {
+	for _, m := range figures() {
 		switch m.Name {
 		case RRP50, "rr_p9999", RR1P50, CRRRate, ConnRate, "udprr_p50", UDPRate, stats.Decisive, "app_p50", "app_p99":
 			metrics = append(metrics, m)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -142,7 +143,7 @@ func TestMTUFindings(t *testing.T) {
 			}
 		}, []string{"One flow fills the whole machine (99 %), so this run cannot show"}, "4 flows carry"},
 	} {
-		findings := strings.Join(verdict(transfersRun(c.change)).Findings, "\n")
+		findings := experimenttest.Lines(verdict(transfersRun(c.change)))
 		for _, want := range c.want {
 			if !strings.Contains(findings, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, findings)

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
 // findings goes through the hole, who is told, the fixes and the ceiling.
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{
+func (e evidence) findings() []result.Finding {
+	var out []result.Finding
+	for _, one := range []func() []result.Finding{
 		e.Failed, e.Stolen, e.holes, e.largest, e.probing, e.offloaded, e.fixes, e.jumbo, e.ceilings,
 	} {
 		out = append(out, one()...)
@@ -29,8 +30,8 @@ func ways() []struct{ suffix, words string } {
 }
 
 // holes says for each tunnel which transfers stalled, and how.
-func (e evidence) holes() []string {
-	var out []string
+func (e evidence) holes() []result.Finding {
+	var out []result.Finding
 	for _, name := range e.Tunnels() {
 		var stalled, passed []string
 		detail := ""
@@ -52,11 +53,11 @@ func (e evidence) holes() []string {
 		switch {
 		case len(stalled) == 0 && len(passed) > 0:
 			row, _ := stats.Find(e.Rows, name, HoleCase, stats.Decisive)
-			out = append(out, fmt.Sprintf("Black hole: %s has none in %d transfers (%s Gbit/s client to server).", e.Title(name), len(passed), stats.Figure(row.Median)))
+			out = append(out, result.Finding{Topic: "Black hole", Text: fmt.Sprintf("%s has none in %d transfers (%s Gbit/s client to server).", e.Title(name), len(passed), stats.Figure(row.Median))})
 		case len(passed) > 0 && len(stalled) > 0:
-			out = append(out, fmt.Sprintf("Black hole: %s has one %s, and none %s. %s.", e.Title(name), strings.Join(stalled, ", "), strings.Join(passed, ", "), detail))
+			out = append(out, result.Finding{Topic: "Black hole", Text: fmt.Sprintf("%s has one %s, and none %s. %s.", e.Title(name), strings.Join(stalled, ", "), strings.Join(passed, ", "), detail)})
 		case len(stalled) > 0:
-			out = append(out, fmt.Sprintf("Black hole: %s has one in all %d transfers. %s.", e.Title(name), len(stalled), detail))
+			out = append(out, result.Finding{Topic: "Black hole", Text: fmt.Sprintf("%s has one in all %d transfers. %s.", e.Title(name), len(stalled), detail)})
 		}
 	}
 	return out
@@ -71,8 +72,8 @@ func after(at float64) string {
 }
 
 // largest says what arrives, whether it depends on the flow, and who is told.
-func (e evidence) largest() []string {
-	var out []string
+func (e evidence) largest() []result.Finding {
+	var out []result.Finding
 	for _, name := range e.Tunnels() {
 		least, best, flows, reported, silent := 0.0, 0.0, 0.0, []string{}, false
 		for _, way := range ways() {
@@ -93,54 +94,54 @@ func (e evidence) largest() []string {
 		if flows == 0 {
 			continue
 		}
-		text := fmt.Sprintf("Largest packet: with %s %s bytes arrive, both ways, over IPv4 and IPv6, and from each of %.0f source ports: no member of a LAG or of ECMP carries less.", e.Title(name), stats.Figure(least), flows)
+		found := result.Finding{Topic: "Largest packet", Text: fmt.Sprintf("with %s %s bytes arrive, both ways, over IPv4 and IPv6, and from each of %.0f source ports: no member of a LAG or of ECMP carries less.", e.Title(name), stats.Figure(least), flows)}
 		if least != best {
-			text = fmt.Sprintf("Largest packet: with %s %s to %s bytes arrive, by direction, family or source port: look for a member of a LAG or of ECMP, or one host, with a smaller MTU.", e.Title(name), stats.Figure(least), stats.Figure(best))
+			found = result.Finding{Topic: "Largest packet", Text: fmt.Sprintf("with %s %s to %s bytes arrive, by direction, family or source port: look for a member of a LAG or of ECMP, or one host, with a smaller MTU.", e.Title(name), stats.Figure(least), stats.Figure(best))}
 		}
 		switch {
 		case silent && len(reported) == 0 && e.bytes("guest_mtu") != stats.Figure(least):
-			text += " Larger ones are dropped silently."
+			found = found.And(" Larger ones are dropped silently.")
 		case len(reported) > 0:
-			text += fmt.Sprintf(" ICMP errors tell senders of larger ones %s.", strings.Join(reported, " or "))
+			found = found.And(fmt.Sprintf(" ICMP errors tell senders of larger ones %s.", strings.Join(reported, " or ")))
 		}
-		out = append(out, text)
+		out = append(out, found)
 	}
 	return out
 }
 
 // probing says whether TCP would have found out by itself.
-func (e evidence) probing() []string {
+func (e evidence) probing() []result.Finding {
 	holed, _ := e.split()
 	value, known := e.Environment.Sysctls["net.ipv4.tcp_mtu_probing"]
 	if len(holed) == 0 || !known || value != "0" {
 		return nil
 	}
-	return []string{"MTU probing: TCP never tries smaller segments by itself here (net.ipv4.tcp_mtu_probing is 0). With 1 in every guest (sysctl -w net.ipv4.tcp_mtu_probing=1) it does, but only after several timeouts and for TCP alone: a stopgap."}
+	return []result.Finding{{Topic: "MTU probing", Text: "TCP never tries smaller segments by itself here (net.ipv4.tcp_mtu_probing is 0). With 1 in every guest (sysctl -w net.ipv4.tcp_mtu_probing=1) it does, but only after several timeouts and for TCP alone: a stopgap."}}
 }
 
 // offloaded compares with guests that leave segmentation to the host.
-func (e evidence) offloaded() []string {
-	var out []string
+func (e evidence) offloaded() []result.Finding {
+	var out []result.Finding
 	for _, name := range e.Tunnels() {
 		has, _ := e.hole(name)
 		for _, s := range e.samples(name, OffloadCase) {
 			if _, stalled := stats.Stalled(s); !has || stalled {
 				continue
 			}
-			out = append(out, fmt.Sprintf("Segmentation offload: with it on in the guests the same transfer through %s gives %s Gbit/s with an MSS of %s bytes: the bridge passes whole segments, whatever the size of their packets, and the tunnel device answers with ICMP errors. So a test between two virtual machines looks fine while a physical host behind the same bridge gets nothing.",
-				e.Title(name), stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics["mss"])))
+			out = append(out, result.Finding{Topic: "Segmentation offload", Text: fmt.Sprintf("with it on in the guests the same transfer through %s gives %s Gbit/s with an MSS of %s bytes: the bridge passes whole segments, whatever the size of their packets, and the tunnel device answers with ICMP errors. So a test between two virtual machines looks fine while a physical host behind the same bridge gets nothing.",
+				e.Title(name), stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics["mss"]))})
 		}
 	}
 	return out
 }
 
 // fixes says what each gave, and how to do it.
-func (e evidence) fixes() []string {
+func (e evidence) fixes() []result.Finding {
 	holed, _ := e.split()
-	var out []string
+	var out []result.Finding
 	for _, fix := range Fixes(e.Result) {
 		if fix.Case == "" && len(holed) > 0 {
-			out = append(out, fmt.Sprintf("Fixes: with %s everything fits; %s: %s. %s", fix.Short, fix.Where, strings.Join(fix.Commands, "; "), fix.Note))
+			out = append(out, result.Finding{Topic: "Fixes", Text: fmt.Sprintf("with %s everything fits; %s: %s. %s", fix.Short, fix.Where, strings.Join(fix.Commands, "; "), fix.Note)})
 		}
 		for _, name := range e.Tunnels() {
 			row, ok := stats.Find(e.Rows, name, fix.Case, stats.Decisive)
@@ -158,8 +159,8 @@ func (e evidence) fixes() []string {
 					break
 				}
 			}
-			out = append(out, fmt.Sprintf("Fixes: with %s %s carries %s Gbit/s [%s, %s] (n = %d), its MSS being %s bytes%s.%s", fix.Short, e.Title(name),
-				stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median), e.against(row.Ratio, row.RatioLo, row.RatioHi), how))
+			out = append(out, result.Finding{Topic: "Fixes", Text: fmt.Sprintf("with %s %s carries %s Gbit/s [%s, %s] (n = %d), its MSS being %s bytes%s.%s", fix.Short, e.Title(name),
+				stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median), e.against(row.Ratio, row.RatioLo, row.RatioHi), how)})
 		}
 	}
 	return out
@@ -174,8 +175,8 @@ func (e evidence) against(ratio, lo, hi float64) string {
 }
 
 // jumbo says what large packets brought, or why that cannot be said.
-func (e evidence) jumbo() []string {
-	var out []string
+func (e evidence) jumbo() []result.Finding {
+	var out []result.Finding
 	for _, name := range append([]string{diagnose.Plain}, e.Tunnels()...) {
 		now, ok := stats.Find(e.Rows, name, "jumbo", stats.Decisive)
 		was, okWas := stats.Find(e.Rows, name, "guest-mtu", stats.Decisive)
@@ -185,40 +186,40 @@ func (e evidence) jumbo() []string {
 			continue
 		}
 		if mss.Median < sizesApart*old.Median {
-			out = append(out, fmt.Sprintf("Jumbo: no conclusion for %s: the MSS in use stayed at %s bytes (%s before) on an underlay of %s. Something on the path keeps segments small, so a throughput that does not rise says nothing about packets, bytes or flows.",
-				e.Title(name), stats.Figure(mss.Median), stats.Figure(old.Median), e.bytes("jumbo_mtu")))
+			out = append(out, result.Finding{Topic: "Jumbo", Text: fmt.Sprintf("no conclusion for %s: the MSS in use stayed at %s bytes (%s before) on an underlay of %s. Something on the path keeps segments small, so a throughput that does not rise says nothing about packets, bytes or flows.",
+				e.Title(name), stats.Figure(mss.Median), stats.Figure(old.Median), e.bytes("jumbo_mtu"))})
 			continue
 		}
-		out = append(out, fmt.Sprintf("Jumbo: with an underlay of %s bytes the MSS of %s grew from %s to %s and throughput from %s to %s Gbit/s (%s).",
-			e.bytes("jumbo_mtu"), e.Title(name), stats.Figure(old.Median), stats.Figure(mss.Median), stats.Figure(was.Median), stats.Figure(now.Median), stats.Ratio(now.Median/was.Median)))
+		out = append(out, result.Finding{Topic: "Jumbo", Text: fmt.Sprintf("with an underlay of %s bytes the MSS of %s grew from %s to %s and throughput from %s to %s Gbit/s (%s).",
+			e.bytes("jumbo_mtu"), e.Title(name), stats.Figure(old.Median), stats.Figure(mss.Median), stats.Figure(was.Median), stats.Figure(now.Median), stats.Ratio(now.Median/was.Median))})
 	}
 	return out
 }
 
 // ceilings classifies each target's.
-func (e evidence) ceilings() []string {
+func (e evidence) ceilings() []result.Finding {
 	all := Ceilings(e.Result)
-	var out []string
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		c, ok := all[name]
 		if !ok {
 			continue
 		}
 		if c.Refused != "" {
-			out = append(out, fmt.Sprintf("Ceiling: no conclusion for %s: %s.", e.Title(name), c.Refused))
+			out = append(out, result.Finding{Topic: "Ceiling", Text: fmt.Sprintf("no conclusion for %s: %s.", e.Title(name), c.Refused)})
 			continue
 		}
-		text := fmt.Sprintf("Ceiling: %s is limited %s: from segments of %s to %s bytes the rate grows with elasticity %.2f [%.2f, %.2f] (1: packets a second are constant, 0: bits are), about %s ns a packet and %s ns a kilobyte.",
+		found := result.Finding{Topic: "Ceiling", Text: fmt.Sprintf("%s is limited %s: from segments of %s to %s bytes the rate grows with elasticity %.2f [%.2f, %.2f] (1: packets a second are constant, 0: bits are), about %s ns a packet and %s ns a kilobyte.",
 			e.Title(name), c.Words(), stats.Figure(c.Least), stats.Figure(c.Most), c.Elasticity.Median, c.Elasticity.Lo, c.Elasticity.Hi,
-			stats.Figure(c.PacketNS), stats.Figure(c.KilobyteNS))
+			stats.Figure(c.PacketNS), stats.Figure(c.KilobyteNS))}
 		switch {
 		case c.Growth.N == 0:
 		case c.Busy >= diagnose.BusyCore:
-			text += fmt.Sprintf(" One flow fills the whole machine (%.0f %%), so this run cannot show whether more flows would carry more elsewhere.", 100*c.Busy)
+			found = found.And(fmt.Sprintf(" One flow fills the whole machine (%.0f %%), so this run cannot show whether more flows would carry more elsewhere.", 100*c.Busy))
 		default:
-			text += fmt.Sprintf(" %d flows carry %s what one does [%.2f, %.2f].", c.Flows, stats.Ratio(c.Growth.Median), c.Growth.Lo, c.Growth.Hi)
+			found = found.And(fmt.Sprintf(" %d flows carry %s what one does [%.2f, %.2f].", c.Flows, stats.Ratio(c.Growth.Median), c.Growth.Lo, c.Growth.Hi))
 		}
-		out = append(out, text)
+		out = append(out, found)
 	}
 	return out
 }

@@ -65,7 +65,7 @@ func (v view) writeThroughput(b *strings.Builder) {
 				continue
 			}
 			mss, _ := v.find(name, caseName, "mss")
-			ratio := strings.TrimSuffix(stats.Ratio(row.Ratio), " ×")
+			ratio := stats.BareRatio(row.Ratio)
 			if name == stats.Baseline {
 				ratio = "1"
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 )
 
-// OffloadAim is how many times the kernel's throughput Selvage is to carry in every state of
+// aim is how many times the kernel's throughput Selvage is to carry in every state of
 // the offloads.
-const OffloadAim = 1.1
+const aim = 1.1
 
 // evidence is a result of the offload experiment.
 type evidence struct{ diagnose.Evidence }
@@ -20,7 +20,7 @@ type evidence struct{ diagnose.Evidence }
 // verdict answers whether Selvage carries more than the kernel whatever offloads there
 // are. It stands on the means over all sizes.
 func verdict(r result.Result) result.Verdict {
-	e := evidence{diagnose.Gather(r, summarise, OffloadBaseline)}
+	e := evidence{diagnose.Gather(r, summarise, baseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
 		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
@@ -42,7 +42,7 @@ func (e evidence) refuse() string {
 	}
 	for _, row := range states {
 		s, _ := Streamed(row.Case)
-		if why := RefuseOffload(e.Result, e.DUT, s); why != "" {
+		if why := refuse(e.Result, e.DUT, s); why != "" {
 			return why
 		}
 	}
@@ -55,9 +55,9 @@ func (e evidence) sentence() string {
 	var reached, missed, open int
 	for _, row := range states {
 		switch {
-		case row.RatioLo >= OffloadAim:
+		case row.RatioLo >= aim:
 			reached++
-		case row.RatioHi < OffloadAim:
+		case row.RatioHi < aim:
 			missed++
 		default:
 			open++
@@ -71,7 +71,7 @@ func (e evidence) sentence() string {
 	name := diagnose.UpperFirst(e.Title(e.DUT))
 	if reached == len(states) {
 		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s. All are means over the sizes of writes.",
-			name, stats.Ratio(OffloadAim), counted(len(states)), least)
+			name, stats.Ratio(aim), counted(len(states)), least)
 	}
 	var rest []string
 	if missed > 0 {
@@ -81,7 +81,7 @@ func (e evidence) sentence() string {
 		rest = append(rest, fmt.Sprintf("cannot be told from it in %d", open))
 	}
 	return fmt.Sprintf("%s carries at least %s what the kernel does in %d of %s and %s: %s. All are means over the sizes of writes.",
-		name, stats.Ratio(OffloadAim), reached, counted(len(states)), strings.Join(rest, " and "), least)
+		name, stats.Ratio(aim), reached, counted(len(states)), strings.Join(rest, " and "), least)
 }
 
 func counted(states int) string {
@@ -100,7 +100,7 @@ func (e evidence) state(row result.Row) string {
 // place is a stream in words: with all on, VXLAN one way. What there is one of in the whole
 // result is left out.
 func (e evidence) place(s Stream) string {
-	words := OffloadWords(s.State)
+	words := words(s.State)
 	if s.Size > 0 {
 		words += " and writes of " + SizeWords(s.Size) + "B"
 	}
@@ -123,8 +123,8 @@ func waysWords(both bool) string {
 	return "one way"
 }
 
-// OffloadWords is a state of the offloads in words, to follow a figure: "with all on".
-func OffloadWords(state string) string {
+// words is a state of the offloads in words, to follow a figure: "with all on".
+func words(state string) string {
 	switch state {
 	case AllOn:
 		return "with all on"
@@ -153,5 +153,5 @@ func KindWords(kind string) string {
 
 // dut is the target that a verdict on r is about, "" for none.
 func dut(r result.Result) string {
-	return diagnose.Gather(r, summarise, OffloadBaseline).DUT
+	return diagnose.Gather(r, summarise, baseline).DUT
 }

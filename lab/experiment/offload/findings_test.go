@@ -19,11 +19,11 @@ func streamsRun(ratio func(state string) float64, wobble ...float64) result.Resu
 		Targets: []result.Target{{Name: "kernel"}, {Name: "selvage"}},
 	}
 	for round := 1; round <= 3; round++ {
-		for _, state := range OffloadStates() {
+		for _, state := range states() {
 			for _, size := range []int{1024, 65536} {
 				gbits := 1.0
 				for kind, by := range offloadBrings {
-					if OffloadIsOn(state, kind) {
+					if isOn(state, kind) {
 						gbits *= by
 					}
 				}
@@ -103,8 +103,8 @@ func offloadFinds(t *testing.T, v result.Verdict, topic string, want ...string) 
 	t.Helper()
 	var texts []string
 	for _, f := range v.Findings {
-		if strings.HasPrefix(f, topic+": ") {
-			texts = append(texts, f)
+		if f.Topic == topic {
+			texts = append(texts, f.String())
 		}
 	}
 	all := strings.Join(texts, "\n")
@@ -157,7 +157,7 @@ func TestOffloadWords(t *testing.T) {
 	for state, want := range map[string]string{
 		AllOn: "with all on", AllOff: "with all off", "tso-off": "without segmentation", "gro-on": "with coalescing alone", "csum-off": "without checksums",
 	} {
-		if got := OffloadWords(state); got != want {
+		if got := words(state); got != want {
 			t.Errorf("%s: %s", state, got)
 		}
 	}

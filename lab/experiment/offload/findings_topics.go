@@ -12,9 +12,9 @@ import (
 )
 
 // findings are what the run shows besides the verdict.
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{
+func (e evidence) findings() []result.Finding {
+	var out []result.Finding
+	for _, one := range []func() []result.Finding{
 		e.Failed, e.Stolen, e.Busy, e.FewRounds, e.worstOwn, e.misses, e.gains, e.attribution, e.saturation, e.identity, e.partly, e.absent,
 	} {
 		out = append(out, one()...)
@@ -23,8 +23,8 @@ func (e evidence) findings() []string {
 }
 
 // worstOwn names the state in which the subject itself carries least, and why.
-func (e evidence) worstOwn() []string {
-	var out []string
+func (e evidence) worstOwn() []result.Finding {
+	var out []result.Finding
 	for _, group := range e.groups() {
 		var worst, best result.Row
 		for _, s := range group {
@@ -43,9 +43,9 @@ func (e evidence) worstOwn() []string {
 			continue
 		}
 		s, _ := Streamed(worst.Case)
-		out = append(out, fmt.Sprintf("Worst state: %s itself carries least %s: %s Gbit/s over all sizes [%s, %s] (n = %d), %s what it carries %s.%s%s",
+		out = append(out, result.Finding{Topic: "Worst state", Text: fmt.Sprintf("%s itself carries least %s: %s Gbit/s over all sizes [%s, %s] (n = %d), %s what it carries %s.%s%s",
 			e.Title(e.DUT), e.place(s), stats.Figure(worst.Median), stats.Figure(worst.Lo), stats.Figure(worst.Hi), worst.N,
-			stats.Ratio(worst.Median/best.Median), e.state(best), e.why(s), e.spent(s)))
+			stats.Ratio(worst.Median/best.Median), e.state(best), e.why(s), e.spent(s))})
 	}
 	return out
 }
@@ -54,8 +54,8 @@ func (e evidence) worstOwn() []string {
 // where none was measured apart the one that takes most with it.
 func (e evidence) why(s Stream) string {
 	most, cause, measured := 0.0, "", false
-	for _, kind := range OffloadKinds() {
-		if OffloadIsOn(s.State, kind) {
+	for _, kind := range allKinds() {
+		if isOn(s.State, kind) {
 			continue
 		}
 		of := s
@@ -71,7 +71,7 @@ func (e evidence) why(s Stream) string {
 	}
 	if !measured {
 		for _, kind := range []string{Coalescing, Segmentation, Checksums} {
-			if !OffloadIsOn(s.State, kind) {
+			if !isOn(s.State, kind) {
 				cause = kind
 			}
 		}
@@ -126,7 +126,7 @@ func (e evidence) groups() [][]Stream {
 }
 
 // misses lists single sizes that stay below the aim though they can be told from it.
-func (e evidence) misses() []string {
+func (e evidence) misses() []result.Finding {
 	var words []string
 	cells := 0
 	for _, s := range Streams(e.Result) {
@@ -135,7 +135,7 @@ func (e evidence) misses() []string {
 			continue
 		}
 		cells++
-		if row.RatioHi < OffloadAim && OffloadPairs(e.Result, e.DUT, s) >= stats.MinRounds {
+		if row.RatioHi < aim && pairs(e.Result, e.DUT, s) >= stats.MinRounds {
 			words = append(words, fmt.Sprintf("%s %s %s", e.place(s), stats.Ratio(row.Ratio), diagnose.Bounds(row)))
 		}
 	}
@@ -143,18 +143,18 @@ func (e evidence) misses() []string {
 	case cells == 0:
 		return nil
 	case len(words) == 0:
-		return []string{fmt.Sprintf("Single sizes: in none of %d cases is %s shown to be below %s the kernel.", cells, e.Title(e.DUT), stats.Ratio(OffloadAim))}
+		return []result.Finding{{Topic: "Single sizes", Text: fmt.Sprintf("in none of %d cases is %s shown to be below %s the kernel.", cells, e.Title(e.DUT), stats.Ratio(aim))}}
 	}
 	more := ""
 	if n := len(words); n > 6 {
 		words, more = words[:6], fmt.Sprintf("; and %d more", n-6)
 	}
-	return []string{fmt.Sprintf("Single sizes: below %s the kernel are, of %d cases, %s%s.", stats.Ratio(OffloadAim), cells, strings.Join(words, "; "), more)}
+	return []result.Finding{{Topic: "Single sizes", Text: fmt.Sprintf("below %s the kernel are, of %d cases, %s%s.", stats.Ratio(aim), cells, strings.Join(words, "; "), more)}}
 }
 
 // gains sets what all offloads together bring beside the study's figures.
-func (e evidence) gains() []string {
-	var out []string
+func (e evidence) gains() []result.Finding {
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		for _, s := range Means(e.Result) {
 			rate, ok := stats.Find(e.Rows, name, s.Case(), ThroughputGain)
@@ -163,13 +163,13 @@ func (e evidence) gains() []string {
 			if s.State != AllOn || !ok || !okCPU || !okEfficiency {
 				continue
 			}
-			out = append(out, fmt.Sprintf("Gain: all offloads together bring %s %s of throughput over all sizes [%s, %s] (%s), with %s of processor time and %s of efficiency%s.",
+			out = append(out, result.Finding{Topic: "Gain", Text: fmt.Sprintf("all offloads together bring %s %s of throughput over all sizes [%s, %s] (%s), with %s of processor time and %s of efficiency%s.",
 				e.Title(name), stats.Percent(rate.Median-1), stats.Percent(rate.Lo-1), stats.Percent(rate.Hi-1), e.ends(name, s),
-				stats.Percent(cpu.Median-1), stats.Percent(efficiency.Median-1), e.among(s)))
+				stats.Percent(cpu.Median-1), stats.Percent(efficiency.Median-1), e.among(s))})
 		}
 	}
 	if len(out) > 0 {
-		out = append(out, "Gain: the QLogic study's adapters brought +7 % with writes of 1 kB, +32 % with 64 kB, +19 % in the mean, and +6 % of efficiency at 10 Gbit/s; +18 %, and with −24 % of processor time +55 % of efficiency, at 25. There the link was the limit and hardware did the work. Here software does it, and the processor is the limit.")
+		out = append(out, result.Finding{Topic: "Gain", Text: "the QLogic study's adapters brought +7 % with writes of 1 kB, +32 % with 64 kB, +19 % in the mean, and +6 % of efficiency at 10 Gbit/s; +18 %, and with −24 % of processor time +55 % of efficiency, at 25. There the link was the limit and hardware did the work. Here software does it, and the processor is the limit."})
 	}
 	return out
 }
@@ -196,12 +196,12 @@ func (e evidence) ends(name string, s Stream) string {
 }
 
 // attribution says what each offload brings alone and what is lost where it alone is left out.
-func (e evidence) attribution() []string {
-	var out []string
+func (e evidence) attribution() []result.Finding {
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		for _, group := range e.groups() {
 			var words []string
-			for _, kind := range OffloadKinds() {
+			for _, kind := range allKinds() {
 				s := group[0]
 				s.State = kind
 				var parts []string
@@ -216,12 +216,12 @@ func (e evidence) attribution() []string {
 				}
 			}
 			if len(words) > 0 {
-				out = append(out, fmt.Sprintf("Attribution: of throughput over all sizes %s owes%s: %s.", e.Title(name), e.among(group[0]), strings.Join(words, "; ")))
+				out = append(out, result.Finding{Topic: "Attribution", Text: fmt.Sprintf("of throughput over all sizes %s owes%s: %s.", e.Title(name), e.among(group[0]), strings.Join(words, "; "))})
 			}
 		}
 	}
 	if len(out) > 0 {
-		out = append(out, "Attribution: segmentation alone is against checksums alone, since Linux segments in no device without them; for the same reason what checksums bring against all the others holds TCP's segmentation too. Offloads help each other, so the parts do not add up to the whole.")
+		out = append(out, result.Finding{Topic: "Attribution", Text: "segmentation alone is against checksums alone, since Linux segments in no device without them; for the same reason what checksums bring against all the others holds TCP's segmentation too. Offloads help each other, so the parts do not add up to the whole."})
 	}
 	return out
 }
@@ -230,7 +230,7 @@ func (e evidence) attribution() []string {
 const fullMachine = 90
 
 // saturation says when processor time could not fall.
-func (e evidence) saturation() []string {
+func (e evidence) saturation() []result.Finding {
 	full, cases := 0, 0
 	for _, s := range Streams(e.Result) {
 		if row, ok := stats.Find(e.Rows, e.DUT, s.Case(), Processor); ok {
@@ -243,12 +243,12 @@ func (e evidence) saturation() []string {
 	if cases == 0 || 2*full < cases {
 		return nil
 	}
-	return []string{fmt.Sprintf("Processor: in %d of %d cases of %s all cores are %d %% busy or more: there is no link to fill, so offloads turn into throughput and not into idle cores, and throughput and efficiency say nearly the same.",
-		full, cases, e.Title(e.DUT), fullMachine)}
+	return []result.Finding{{Topic: "Processor", Text: fmt.Sprintf("in %d of %d cases of %s all cores are %d %% busy or more: there is no link to fill, so offloads turn into throughput and not into idle cores, and throughput and efficiency say nearly the same.",
+		full, cases, e.Title(e.DUT), fullMachine)}}
 }
 
 // identity checks the study's identity on every row.
-func (e evidence) identity() []string {
+func (e evidence) identity() []result.Finding {
 	all := Identities(e.Rows)
 	if len(all) == 0 {
 		return nil
@@ -262,18 +262,18 @@ func (e evidence) identity() []string {
 			worst = i
 		}
 	}
-	text := fmt.Sprintf("Identity: the gain of efficiency is that of throughput over the change of processor time within %.0f %% on %d of %d rows", 100*IdentityLimit, holds, len(all))
+	found := result.Finding{Topic: "Identity", Text: fmt.Sprintf("the gain of efficiency is that of throughput over the change of processor time within %.0f %% on %d of %d rows", 100*IdentityLimit, holds, len(all))}
 	if holds == len(all) {
-		return []string{fmt.Sprintf("%s (at most %s off).", text, diagnose.Share(math.Abs(worst.Off())))}
+		return []result.Finding{found.And(fmt.Sprintf(" (at most %s off).", diagnose.Share(math.Abs(worst.Off()))))}
 	}
-	return []string{fmt.Sprintf("%s; it misses most for %s %s: %s where %s was to be expected. It holds exactly within a round; medians of different rounds need not obey it, so such a row is noise.",
-		text, e.Title(worst.Target), e.place(worst.Stream), stats.Ratio(worst.Efficiency), stats.Ratio(worst.Expected))}
+	return []result.Finding{found.And(fmt.Sprintf("; it misses most for %s %s: %s where %s was to be expected. It holds exactly within a round; medians of different rounds need not obey it, so such a row is noise.",
+		e.Title(worst.Target), e.place(worst.Stream), stats.Ratio(worst.Efficiency), stats.Ratio(worst.Expected)))}
 }
 
 // partly says where a state is not all of what its name says.
-func (e evidence) partly() []string {
+func (e evidence) partly() []result.Finding {
 	var words []string
-	for _, state := range OffloadStates() {
+	for _, state := range states() {
 		inForce := e.Parameters["in_force_"+e.DUT+"_"+state]
 		if strings.Contains(inForce, "partly") {
 			words = append(words, fmt.Sprintf("%s (%s)", state, inForce))
@@ -282,14 +282,14 @@ func (e evidence) partly() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{"In force: some features follow others or cannot be changed: " + strings.Join(words, "; ") + "."}
+	return []result.Finding{{Topic: "In force", Text: "some features follow others or cannot be changed: " + strings.Join(words, "; ") + "."}}
 }
 
 // absent says what the kernel could not take part in.
-func (e evidence) absent() []string {
+func (e evidence) absent() []result.Finding {
 	without := e.Parameters[diagnose.Kernel+"_without"]
 	if without == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("Left out: this kernel has no device for %s, so %s has no ratio there.", without, e.Title(e.DUT))}
+	return []result.Finding{{Topic: "Left out", Text: fmt.Sprintf("this kernel has no device for %s, so %s has no ratio there.", without, e.Title(e.DUT))}}
 }

@@ -13,21 +13,21 @@ import (
 // Name is the name of the experiment on offloads and the sizes of writes, the QLogic study's.
 const Name = "offload"
 
-// OffloadBaseline is the target that its ratios are against, in the same state.
-const OffloadBaseline = "kernel"
+// baseline is the target that its ratios are against, in the same state.
+const baseline = "kernel"
 
 // Metrics of that experiment. The gains are rows of the summary only: ratios to the same
 // target with all offloads off, from the same rounds.
 const (
-	Throughput       = "throughput" // Gbit/s of payload received, all streams together
-	Processor        = "cpu"        // percent of all cores
-	Efficiency       = "efficiency" // Mbit/s per percent of all cores
-	ThroughputGain   = "throughput_gain"
-	ProcessorChange  = "cpu_change"
-	EfficiencyGain   = "efficiency_gain"
-	GainAlone        = "gain_alone"    // throughput with one offload to that with none
-	GainLeftOut      = "gain_left_out" // throughput with all offloads to that with all but one
-	OffloadMeanWords = "mean"
+	Throughput      = "throughput" // Gbit/s of payload received, all streams together
+	Processor       = "cpu"        // percent of all cores
+	Efficiency      = "efficiency" // Mbit/s per percent of all cores
+	ThroughputGain  = "throughput_gain"
+	ProcessorChange = "cpu_change"
+	EfficiencyGain  = "efficiency_gain"
+	GainAlone       = "gain_alone"    // throughput with one offload to that with none
+	GainLeftOut     = "gain_left_out" // throughput with all offloads to that with all but one
+	meanWords       = "mean"
 )
 
 // Kinds of offloads, which states switch as one.
@@ -37,8 +37,8 @@ const (
 	Checksums    = "csum" // of both, in a tunnel and outside
 )
 
-// OffloadKinds are all of them.
-func OffloadKinds() []string { return []string{Segmentation, Coalescing, Checksums} }
+// allKinds are all of them.
+func allKinds() []string { return []string{Segmentation, Coalescing, Checksums} }
 
 // States of the offloads of a run.
 const (
@@ -46,18 +46,18 @@ const (
 	AllOff = "all-off"
 )
 
-// OffloadStates are all states: all, none, all but one and one alone.
-func OffloadStates() []string {
+// states are all states: all, none, all but one and one alone.
+func states() []string {
 	states := []string{AllOn, AllOff}
-	for _, kind := range OffloadKinds() {
+	for _, kind := range allKinds() {
 		states = append(states, kind+"-off", kind+"-on")
 	}
 	return states
 }
 
-// OffloadIsOn says whether a state has a kind of offload on. Linux segments in a device only
+// isOn says whether a state has a kind of offload on. Linux segments in a device only
 // where that does checksums (netdev_fix_features), so segmentation alone has these too.
-func OffloadIsOn(state, kind string) bool {
+func isOn(state, kind string) bool {
 	switch state {
 	case AllOn:
 		return true
@@ -76,7 +76,7 @@ type Attribution struct{ Kind, Metric, With, Without string }
 // Attributions are those of all kinds: one at a time, then all but one.
 func Attributions() []Attribution {
 	var all []Attribution
-	for _, kind := range OffloadKinds() {
+	for _, kind := range allKinds() {
 		none := AllOff
 		if kind == Segmentation {
 			none = Checksums + "-on"
@@ -109,7 +109,7 @@ func (s Stream) Case() string {
 func SizeWords(size int) string {
 	switch {
 	case size == 0:
-		return OffloadMeanWords
+		return meanWords
 	case size%1024 == 0:
 		return strconv.Itoa(size/1024) + "k"
 	}
@@ -123,7 +123,7 @@ func Streamed(caseName string) (Stream, bool) {
 		return Stream{}, false
 	}
 	s := Stream{Encapsulation: parts[0], State: parts[1], BothWays: parts[3] == "both-ways"}
-	if parts[2] == OffloadMeanWords {
+	if parts[2] == meanWords {
 		return s, true
 	}
 	digits, kilo := strings.CutSuffix(parts[2], "k")
@@ -146,7 +146,7 @@ func Streams(r result.Result) []Stream {
 			encapsulations = append(encapsulations, s.Encapsulation)
 		}
 	}
-	states := OffloadStates()
+	states := states()
 	ways := func(s Stream) int {
 		if s.BothWays {
 			return 1

@@ -64,10 +64,10 @@ func (o offloads) figures(s Stream, m stats.Metric) []result.Row {
 			Target: name, Case: s.Case(), Metric: m.Name, Unit: m.Unit,
 			Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
 		}
-		if name == OffloadBaseline {
+		if name == baseline {
 			row.Ratio, row.RatioLo, row.RatioHi = 1, 1, 1
-		} else if ratio := stats.Median(stats.ByRound(o.ratios(name, s, OffloadBaseline, s, m.Name))); ratio.N > 0 {
-			row.Baseline, row.Ratio, row.RatioLo, row.RatioHi = OffloadBaseline, ratio.Median, ratio.Lo, ratio.Hi
+		} else if ratio := stats.Median(stats.ByRound(o.ratios(name, s, baseline, s, m.Name))); ratio.N > 0 {
+			row.Baseline, row.Ratio, row.RatioLo, row.RatioHi = baseline, ratio.Median, ratio.Lo, ratio.Hi
 			row.Distinguishable = stats.Excludes(ratio, 1)
 		}
 		rows = append(rows, row)
@@ -144,10 +144,10 @@ func (o offloads) mean(of func(size int) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// OffloadPairs is how many rounds have throughput of both a target and the baseline in a
+// pairs is how many rounds have throughput of both a target and the baseline in a
 // case, or in all sizes of a mean: what a ratio of the summary stands on.
-func OffloadPairs(r result.Result, target string, s Stream) int {
-	return len(offloads{r, Sizes(r)}.ratios(target, s, OffloadBaseline, s, Throughput))
+func pairs(r result.Result, target string, s Stream) int {
+	return len(offloads{r, Sizes(r)}.ratios(target, s, baseline, s, Throughput))
 }
 
 // IdentityLimit is by how much, as a share, the gains of a row may miss the QLogic study's identity:
@@ -190,13 +190,13 @@ func Identities(rows []result.Row) []Identity {
 // offloadReason is SpreadLimit's for the reader of a report.
 const offloadReason = "The aim is a difference of a tenth, and noise above that could hide or mimic it"
 
-// RefuseOffload says, without a final stop, why the ratio of a target's throughput to the
+// refuse says, without a final stop, why the ratio of a target's throughput to the
 // baseline's in a case, or in the mean over all sizes, carries no conclusion, or "" when it
 // does: errors, missing or few rounds, noise. Noise that both share cancels.
-func RefuseOffload(r result.Result, target string, s Stream) string {
+func refuse(r result.Result, target string, s Stream) string {
 	o := offloads{r, Sizes(r)}
 	rounds := stats.Rounds(r)
-	for _, name := range []string{OffloadBaseline, target} {
+	for _, name := range []string{baseline, target} {
 		if why := failedIn(r, name, s); why != "" {
 			return why
 		}
@@ -209,10 +209,10 @@ func RefuseOffload(r result.Result, target string, s Stream) string {
 			return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", name, n, stats.MinRounds)
 		}
 	}
-	ratios := stats.ByRound(o.ratios(target, s, OffloadBaseline, s, Throughput))
+	ratios := stats.ByRound(o.ratios(target, s, baseline, s, Throughput))
 	if spread := stats.Spread(ratios); spread > stats.SpreadLimit {
 		return fmt.Sprintf("the ratio of %s to %s in %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			target, OffloadBaseline, s.Case(), 100*spread, 100*stats.SpreadLimit, offloadReason, len(ratios))
+			target, baseline, s.Case(), 100*spread, 100*stats.SpreadLimit, offloadReason, len(ratios))
 	}
 	return ""
 }

@@ -34,22 +34,22 @@ func TestOffloadIsOn(t *testing.T) {
 		"tso-off": {false, true, true}, "gro-off": {true, false, true}, "csum-off": {true, true, false},
 		"tso-on": {true, false, true}, "gro-on": {false, true, false}, "csum-on": {false, false, true},
 	} {
-		if !slices.Contains(OffloadStates(), state) {
+		if !slices.Contains(states(), state) {
 			t.Errorf("%s is no state", state)
 		}
-		for i, kind := range OffloadKinds() {
-			if got := OffloadIsOn(state, kind); got != want[i] {
+		for i, kind := range allKinds() {
+			if got := isOn(state, kind); got != want[i] {
 				t.Errorf("%s: %s is %t", state, kind, got)
 			}
 		}
 	}
-	if n := len(OffloadStates()); n != 8 {
+	if n := len(states()); n != 8 {
 		t.Errorf("%d states", n)
 	}
 	// The two states of an attribution differ in its kind alone.
 	for _, a := range Attributions() {
-		for _, kind := range OffloadKinds() {
-			if differ := OffloadIsOn(a.With, kind) != OffloadIsOn(a.Without, kind); differ != (kind == a.Kind) {
+		for _, kind := range allKinds() {
+			if differ := isOn(a.With, kind) != isOn(a.Without, kind); differ != (kind == a.Kind) {
 				t.Errorf("%+v: %s differs: %t", a, kind, differ)
 			}
 		}
@@ -61,7 +61,7 @@ func TestOffloadIsOn(t *testing.T) {
 func offloadSamples(rounds int, rate func(target, state string, size int) float64, cpu func(state string) float64) result.Result {
 	r := result.Result{Experiment: Name}
 	for round := 1; round <= rounds; round++ {
-		for _, state := range OffloadStates() {
+		for _, state := range states() {
 			for _, size := range []int{1024, 65536} {
 				for _, name := range []string{"kernel", "selvage"} {
 					gbits, busy := rate(name, state, size)*(1+0.1*float64(round)), cpu(state)
@@ -85,7 +85,7 @@ func modelled(rounds int) result.Result {
 			gbits = 2
 		}
 		for kind, brings := range map[string]float64{Segmentation: 2, Coalescing: 1.25, Checksums: 1.6} {
-			if OffloadIsOn(state, kind) {
+			if isOn(state, kind) {
 				gbits *= brings
 			}
 		}
@@ -212,7 +212,7 @@ func TestRefuseOffload(t *testing.T) {
 			return r
 		}, "spreads by"},
 	} {
-		if got := RefuseOffload(c.run(), "selvage", mean); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := refuse(c.run(), "selvage", mean); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -64,7 +64,7 @@ func (c *Command) Validate() error {
 		flag         string
 		names, known []string
 	}{
-		{"--states", c.States, OffloadStates()},
+		{"--states", c.States, states()},
 		{"--ways", c.Ways, []string{oneWay, bothWays}},
 		{"--where", c.Where, []string{rolePorts, roleUnderlay, roleTunnel}},
 	} {
@@ -86,7 +86,7 @@ func (c *Command) Validate() error {
 }
 
 func (c *Command) fill() {
-	sizes, states, ways := []int{1, 2, 4, 8, 16, 32, 64}, OffloadStates(), []string{oneWay, bothWays}
+	sizes, states, ways := []int{1, 2, 4, 8, 16, 32, 64}, states(), []string{oneWay, bothWays}
 	if c.Quick {
 		c.Rounds = 3
 		sizes, ways = []int{1, 8, 64}, []string{oneWay}

@@ -129,7 +129,7 @@ func TestKindOf(t *testing.T) {
 func TestForceWords(t *testing.T) {
 	now := map[string]bool{"tx-tcp-segmentation": false, "tx-generic-segmentation": true, "rx-gro": true, "tx-checksum-ip-generic": false, "highdma": true}
 	inForce := map[string]map[string]string{roleUnderlay: {}}
-	for _, kind := range OffloadKinds() {
+	for _, kind := range allKinds() {
 		inForce[roleUnderlay][kind] = extent(now, kind)
 	}
 	if got := forceWords(inForce); got != "underlay: tso partly, gro on, csum off" {

@@ -36,11 +36,11 @@ func (v view) Cards() []chart.Card {
 		s, _ := Streamed(row.Case)
 		c := chart.Card{Title: title, Value: stats.Ratio(row.Ratio), Unit: v.Baseline(), Class: "even", Note: v.where(s) + ", cannot be told from 1.1\u00a0×"}
 		switch {
-		case OffloadPairs(v.Result, v.DUT, s) < stats.MinRounds:
+		case pairs(v.Result, v.DUT, s) < stats.MinRounds:
 			c.Note = v.where(s) + ", of too few rounds"
-		case row.RatioLo >= OffloadAim:
+		case row.RatioLo >= aim:
 			c.Class, c.Note = "good", fmt.Sprintf("%s [%.2f, %.2f]", v.where(s), row.RatioLo, row.RatioHi)
-		case row.RatioHi < OffloadAim:
+		case row.RatioHi < aim:
 			c.Class, c.Note = "bad", fmt.Sprintf("%s [%.2f, %.2f]", v.where(s), row.RatioLo, row.RatioHi)
 		}
 		cards = append(cards, c)
@@ -107,7 +107,7 @@ func (v view) grouped() []Stream {
 
 // states are those that were measured, in the order of stats.OffloadStates.
 func (v view) states() []string {
-	return slices.DeleteFunc(OffloadStates(), func(state string) bool {
+	return slices.DeleteFunc(states(), func(state string) bool {
 		return !slices.ContainsFunc(Means(v.Result), func(s Stream) bool { return s.State == state })
 	})
 }
@@ -136,12 +136,12 @@ func (v view) Matrices() []stateTable {
 		}
 		compared := false
 		for _, state := range v.states() {
-			line := stateLine{State: state, Words: OffloadWords(state)}
+			line := stateLine{State: state, Words: words(state)}
 			for _, size := range sizes {
 				s.State, s.Size = state, size
 				row, ok := v.find(v.DUT, s, Throughput)
 				compared = compared || ok && row.Ratio > 0
-				line.Cells = append(line.Cells, ratioCell(row, OffloadPairs(v.Result, v.DUT, s)))
+				line.Cells = append(line.Cells, ratioCell(row, pairs(v.Result, v.DUT, s)))
 			}
 			t.Lines = append(t.Lines, line)
 		}
@@ -158,12 +158,12 @@ func ratioCell(row result.Row, pairs int) chart.Cell {
 	if row.Ratio == 0 {
 		return chart.Cell{Value: "–"}
 	}
-	c := chart.Cell{Value: strings.TrimSuffix(stats.Ratio(row.Ratio), " ×"), Note: fmt.Sprintf("%.2f–%.2f", row.RatioLo, row.RatioHi)}
+	c := chart.Cell{Value: stats.BareRatio(row.Ratio), Note: fmt.Sprintf("%.2f–%.2f", row.RatioLo, row.RatioHi)}
 	switch {
 	case pairs < stats.MinRounds:
-	case row.RatioLo >= OffloadAim:
+	case row.RatioLo >= aim:
 		c.Class = "good"
-	case row.RatioHi < OffloadAim:
+	case row.RatioHi < aim:
 		c.Class = "bad"
 	}
 	return c
@@ -181,7 +181,7 @@ func sizeLabel(size int) string {
 }
 
 // Aim is what the ratios are marked by.
-func (v view) Aim() string { return stats.Ratio(OffloadAim) }
+func (v view) Aim() string { return stats.Ratio(aim) }
 
 // identityLine is the QLogic study's identity on a row.
 type identityLine struct{ Name, Color, Case, Rate, CPU, Efficiency, Expected, Off, Class string }
@@ -260,7 +260,7 @@ func (v view) textState(name string, s Stream) string {
 	efficiency, _ := v.find(name, s, Efficiency)
 	ratio := ""
 	if row.Baseline != "" {
-		ratio = fmt.Sprintf("%s [%.2f, %.2f]", strings.TrimSuffix(stats.Ratio(row.Ratio), " ×"), row.RatioLo, row.RatioHi)
+		ratio = fmt.Sprintf("%s [%.2f, %.2f]", stats.BareRatio(row.Ratio), row.RatioLo, row.RatioHi)
 	}
 	return strings.TrimRight(fmt.Sprintf("  %-10s %-9s %8s  %-15s %3d %6s %9s  %s", s.State, name, stats.Figure(row.Median),
 		fmt.Sprintf("[%s, %s]", stats.Figure(row.Lo), stats.Figure(row.Hi)), row.N, stats.Figure(cpu.Median), stats.Figure(efficiency.Median), ratio), " ") + "\n"
@@ -290,7 +290,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, OffloadBaseline, dut(r))
+	v := chart.NewView(r, baseline, dut(r))
 	return newView(v)
 }
 

@@ -78,7 +78,7 @@ func (v view) Attributions() []chart.Figure {
 	var figures []chart.Figure
 	for _, s := range v.grouped() {
 		panel := bundleChart{title: "What each offload brings, " + v.group(s), unit: "% of throughput over all sizes; pale: one at a time, full: against all the others"}
-		for _, kind := range OffloadKinds() {
+		for _, kind := range allKinds() {
 			s.State = kind
 			one := bundle{label: KindWords(kind)}
 			for _, name := range v.Names() {

@@ -62,7 +62,7 @@ func TestOffloadCharts(t *testing.T) {
 		}
 	}
 	for _, m := range v.Matrices() {
-		if len(m.Lines) != len(OffloadStates()) || len(m.Sizes) != 3 {
+		if len(m.Lines) != len(states()) || len(m.Sizes) != 3 {
 			t.Errorf("%s has %d states, %v", m.Title, len(m.Lines), m.Sizes)
 		}
 	}

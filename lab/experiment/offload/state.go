@@ -74,7 +74,7 @@ func enterState(ledger *topo.Ledger, all []switched, state string) (map[string]m
 		want := map[string]bool{}
 		for feature := range features {
 			if kind := kindOf(feature); kind != "" {
-				want[feature] = OffloadIsOn(state, kind)
+				want[feature] = isOn(state, kind)
 			}
 		}
 		now, err := ledger.Set(s.Host, s.Name, want)
@@ -89,7 +89,7 @@ func enterState(ledger *topo.Ledger, all []switched, state string) (map[string]m
 		if inForce[s.role] == nil {
 			inForce[s.role] = map[string]string{}
 		}
-		for _, kind := range OffloadKinds() {
+		for _, kind := range allKinds() {
 			inForce[s.role][kind] = joinExtent(inForce[s.role][kind], extent(now, kind))
 		}
 	}
@@ -129,7 +129,7 @@ func forceWords(inForce map[string]map[string]string) string {
 	var roles []string
 	for _, role := range []string{rolePorts, roleUnderlay, roleTunnel} {
 		var kinds []string
-		for _, kind := range OffloadKinds() {
+		for _, kind := range allKinds() {
 			if words := inForce[role][kind]; words != "" {
 				kinds = append(kinds, kind+" "+words)
 			}

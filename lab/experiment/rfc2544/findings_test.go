@@ -114,7 +114,7 @@ func TestTransitFindings(t *testing.T) {
 		"other tests": {experimenttest.Figures("selvage", "encap-64", map[string]float64{"back_to_back": 2600, "recovery_ms": 0.4, "reset_ms": 31}), []string{
 			"Bursts: Selvage takes 2,600 frames", "Recovery: Selvage loses frames for 0.400 ms", "Reset: Selvage forwards again 31.0 ms"}, ""},
 	} {
-		findings := strings.Join(verdict(transitRun(c.change)).Findings, "\n")
+		findings := experimenttest.Lines(verdict(transitRun(c.change)))
 		for _, want := range c.want {
 			if !strings.Contains(findings, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, findings)

@@ -21,9 +21,9 @@ const (
 )
 
 // findings goes through what the NSX edge study asks of a transit run.
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{
+func (e evidence) findings() []result.Finding {
+	var out []result.Finding
+	for _, one := range []func() []result.Finding{
 		e.Failed, e.noisy, e.Stolen, e.Busy, e.FewRounds, e.generator, e.cores, e.kernels, e.outage, e.lossy, e.sizes, e.line,
 		e.latency, e.curve, e.sweep, e.tests,
 	} {
@@ -33,22 +33,22 @@ func (e evidence) findings() []string {
 }
 
 // noisy speaks of targets besides those that the verdict stands on.
-func (e evidence) noisy() []string {
+func (e evidence) noisy() []result.Finding {
 	key, ok := e.key()
-	var out []string
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		if !ok || name == stats.Limit || name == e.DUT {
 			continue
 		}
 		if why := transit.RefuseRate(e.Result, key.Case(), e.metric(name, key), name); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.title(name)))
+			out = append(out, result.Finding{Topic: "Noise", Text: fmt.Sprintf("%s. Do not rely on the figures of %s.", why, e.title(name))})
 		}
 	}
 	return out
 }
 
 // generator says whether the generator or the device was measured.
-func (e evidence) generator() []string {
+func (e evidence) generator() []result.Finding {
 	worst, at, limit, ceiling := 0.0, Traffic{}, 0.0, 0.0
 	for _, t := range Transits(e.Result) {
 		rate, ok := e.rate(stats.Limit, t, transit.NDR)
@@ -60,23 +60,23 @@ func (e evidence) generator() []string {
 			worst, at, limit, ceiling = ratio, t, rate.Median, top.Median
 		}
 	}
-	var out []string
+	var out []result.Finding
 	switch {
 	case worst == 0:
-		out = append(out, "Generator: its own ceiling beside the limit was not measured, so whether it was the limit is unknown. Add limit to --targets.")
+		out = append(out, result.Finding{Topic: "Generator", Text: "its own ceiling beside the limit was not measured, so whether it was the limit is unknown. Add limit to --targets."})
 	case worst < spareCeiling:
-		out = append(out, fmt.Sprintf("Generator: generator-bound. Alone it reaches %s Mpps, only %s the limit's %s (%s); below %g × a device's cost hides behind the generator's. Compare the device's ns per packet, and do not read rates close to the limit as equal to it.",
-			stats.Figure(ceiling), stats.Ratio(worst), stats.Figure(limit), at.Case(), spareCeiling))
+		out = append(out, result.Finding{Topic: "Generator", Text: fmt.Sprintf("generator-bound. Alone it reaches %s Mpps, only %s the limit's %s (%s); below %g × a device's cost hides behind the generator's. Compare the device's ns per packet, and do not read rates close to the limit as equal to it.",
+			stats.Figure(ceiling), stats.Ratio(worst), stats.Figure(limit), at.Case(), spareCeiling)})
 	default:
-		out = append(out, fmt.Sprintf("Generator: alone it reaches at least %s the limit's rate (%s Mpps against %s, %s), so it was not the limit.",
-			stats.Ratio(worst), stats.Figure(ceiling), stats.Figure(limit), at.Case()))
+		out = append(out, result.Finding{Topic: "Generator", Text: fmt.Sprintf("alone it reaches at least %s the limit's rate (%s Mpps against %s, %s), so it was not the limit.",
+			stats.Ratio(worst), stats.Figure(ceiling), stats.Figure(limit), at.Case())})
 	}
 	return append(out, e.bound()...)
 }
 
 // bound names targets whose search ended at the highest rate that could be offered.
 // On one core that is how every search ends: the device's time is the generator's.
-func (e evidence) bound() []string {
+func (e evidence) bound() []result.Finding {
 	if SharedCore(e.Result) {
 		return nil
 	}
@@ -91,23 +91,23 @@ func (e evidence) bound() []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{"Generator: the highest rate that could be offered passed without loss, so the figure is a lower bound, with " + strings.Join(names, ", ") + "."}
+	return []result.Finding{{Topic: "Generator", Text: "the highest rate that could be offered passed without loss, so the figure is a lower bound, with " + strings.Join(names, ", ") + "."}}
 }
 
 // cores says what shared a core.
-func (e evidence) cores() []string {
+func (e evidence) cores() []result.Finding {
 	words := e.Parameters["cores"]
 	switch {
 	case words == "":
 		return nil
 	case SharedCore(e.Result):
-		return []string{"Cores: " + words + ". So nothing is lost in queues between them, and each rate includes the time of all three. The device's own time is ns per packet less that of generator and sink alone; a device with a core to itself forwards more."}
+		return []result.Finding{{Topic: "Cores", Text: words + ". So nothing is lost in queues between them, and each rate includes the time of all three. The device's own time is ns per packet less that of generator and sink alone; a device with a core to itself forwards more."}}
 	}
-	return []string{"Cores: " + words + ". Queues between cores lose a little at any rate (0.3 to 0.8 % was seen with rings of 256), which lowers rates without loss."}
+	return []result.Finding{{Topic: "Cores", Text: words + ". Queues between cores lose a little at any rate (0.3 to 0.8 % was seen with rings of 256), which lowers rates without loss."}}
 }
 
 // kernels sets the subject beside the kernel and its like, at the case of the verdict.
-func (e evidence) kernels() []string {
+func (e evidence) kernels() []result.Finding {
 	key, ok := e.key()
 	if !ok {
 		return nil
@@ -124,11 +124,11 @@ func (e evidence) kernels() []string {
 	if len(words) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Rate: with %s %s, %s reaches %s.", frames(key), e.way(key), e.title(e.DUT), strings.Join(words, ", "))}
+	return []result.Finding{{Topic: "Rate", Text: fmt.Sprintf("with %s %s, %s reaches %s.", frames(key), e.way(key), e.title(e.DUT), strings.Join(words, ", "))}}
 }
 
 // outage compares the rate without loss with that at the tolerance.
-func (e evidence) outage() []string {
+func (e evidence) outage() []result.Finding {
 	worst, at, seen := 1.0, Traffic{}, false
 	for _, t := range Transits(e.Result) {
 		ndr, ok := e.rate(e.DUT, t, transit.NDR)
@@ -144,19 +144,19 @@ func (e evidence) outage() []string {
 	case !seen:
 		return nil
 	case worst < closeRates:
-		return []string{fmt.Sprintf("Loss: the rate without loss is only %s of that with %s loss (%s): bursts overflow a queue long before the path is busy. Check ring sizes, the NAPI budget, and what else runs on the core.",
-			diagnose.Share(worst), e.tolerance(), at.Case())}
+		return []result.Finding{{Topic: "Loss", Text: fmt.Sprintf("the rate without loss is only %s of that with %s loss (%s): bursts overflow a queue long before the path is busy. Check ring sizes, the NAPI budget, and what else runs on the core.",
+			diagnose.Share(worst), e.tolerance(), at.Case())}}
 	}
 	least := diagnose.Share(worst) + " or more of"
 	if worst > 0.999 {
 		least = "the same as"
 	}
-	return []string{fmt.Sprintf("Loss: rates without loss are %s those with %s loss, so no queue overflows before the path is busy.", least, e.tolerance())}
+	return []result.Finding{{Topic: "Loss", Text: fmt.Sprintf("rates without loss are %s those with %s loss, so no queue overflows before the path is busy.", least, e.tolerance())}}
 }
 
 // lossy names targets that lose at every rate.
-func (e evidence) lossy() []string {
-	var out []string
+func (e evidence) lossy() []result.Finding {
+	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		var cases []string
 		for _, t := range Transits(e.Result) {
@@ -169,8 +169,8 @@ func (e evidence) lossy() []string {
 			cases = append(cases[:3], fmt.Sprintf("and %d more", more))
 		}
 		if len(cases) > 0 {
-			out = append(out, fmt.Sprintf("Loss: %s has no rate without loss (NDR not met) but one with up to %s (PDR met): %s. A loss that does not depend on the rate is no overload: look for a policy, a checksum or a link that drops.",
-				e.title(name), e.tolerance(), strings.Join(cases, ", ")))
+			out = append(out, result.Finding{Topic: "Loss", Text: fmt.Sprintf("%s has no rate without loss (NDR not met) but one with up to %s (PDR met): %s. A loss that does not depend on the rate is no overload: look for a policy, a checksum or a link that drops.",
+				e.title(name), e.tolerance(), strings.Join(cases, ", "))})
 		}
 	}
 	return out
@@ -178,8 +178,8 @@ func (e evidence) lossy() []string {
 
 // sizes finds sizes that move fewer packets than larger ones do, which cost per packet
 // cannot explain (the NSX edge study's 128-byte row).
-func (e evidence) sizes() []string {
-	var out []string
+func (e evidence) sizes() []result.Finding {
+	var out []result.Finding
 	all := Transits(e.Result)
 	for _, name := range stats.Names(e.Result) {
 		for i, small := range all {
@@ -191,8 +191,8 @@ func (e evidence) sizes() []string {
 				other, ok := e.rate(name, large, transit.PDR)
 				same := large.Direction == small.Direction && large.Flows == small.Flows && large.Pairs == small.Pairs && large.Size > small.Size
 				if ok && same && row.Median < sizeNoise*other.Median && row.Hi < other.Lo {
-					out = append(out, fmt.Sprintf("Sizes: %s moves fewer packets at %d bytes (%s Mpps) than at %d (%s, %s), which contradicts a cost per packet, as the 128-byte row of the NSX edge study does: something else limits the smaller frames, such as a ring, an offload or a minimum size. Measure it again before you quote it.",
-						e.title(name), small.Size, stats.Figure(row.Median), large.Size, stats.Figure(other.Median), small.Direction))
+					out = append(out, result.Finding{Topic: "Sizes", Text: fmt.Sprintf("%s moves fewer packets at %d bytes (%s Mpps) than at %d (%s, %s), which contradicts a cost per packet, as the 128-byte row of the NSX edge study does: something else limits the smaller frames, such as a ring, an offload or a minimum size. Measure it again before you quote it.",
+						e.title(name), small.Size, stats.Figure(row.Median), large.Size, stats.Figure(other.Median), small.Direction)})
 					break
 				}
 			}
@@ -202,7 +202,7 @@ func (e evidence) sizes() []string {
 }
 
 // line says where the line and not the device was the limit.
-func (e evidence) line() []string {
+func (e evidence) line() []result.Finding {
 	var cases []string
 	for _, t := range Transits(e.Result) {
 		if row, ok := e.rate(e.DUT, t, "line_share"); ok && row.Median >= fullLine {
@@ -212,11 +212,11 @@ func (e evidence) line() []string {
 	if len(cases) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Line: at %s of the line rate and more the line is the limit (%s): the device may do more, and flows that a hash spreads unevenly lose there first.", diagnose.Share(fullLine), strings.Join(cases, ", "))}
+	return []result.Finding{{Topic: "Line", Text: fmt.Sprintf("at %s of the line rate and more the line is the limit (%s): the device may do more, and flows that a hash spreads unevenly lose there first.", diagnose.Share(fullLine), strings.Join(cases, ", "))}}
 }
 
 // latency looks for the queue that stands at the full rate.
-func (e evidence) latency() []string {
+func (e evidence) latency() []result.Finding {
 	key, ok := e.key()
 	full, okFull := e.rate(e.DUT, key, transit.LatencyP99)
 	less, okLess := e.rate(e.DUT, key, "latency_p99_90")
@@ -224,19 +224,19 @@ func (e evidence) latency() []string {
 	if !ok || !okFull || !okLess || less.Median == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("Latency: p50 %s and p99 %s µs at the no-drop rate, p99 %s at 90 %% of it (%s)", stats.Figure(half.Median), stats.Figure(full.Median), stats.Figure(less.Median), key.Case())
+	found := result.Finding{Topic: "Latency", Text: fmt.Sprintf("p50 %s and p99 %s µs at the no-drop rate, p99 %s at 90 %% of it (%s)", stats.Figure(half.Median), stats.Figure(full.Median), stats.Figure(less.Median), key.Case())}
 	if limit, ok := e.rate(stats.Limit, key, transit.LatencyP99); ok {
-		text += fmt.Sprintf("; the limit's p99 is %s", stats.Figure(limit.Median))
+		found = found.And(fmt.Sprintf("; the limit's p99 is %s", stats.Figure(limit.Median)))
 	}
 	if jump := full.Median / less.Median; jump >= queueing {
-		return []string{text + fmt.Sprintf(". The step of %s in the last tenth is a standing queue: plan with 90 %% of the rate where latency counts.", stats.Ratio(jump))}
+		return []result.Finding{found.And(fmt.Sprintf(". The step of %s in the last tenth is a standing queue: plan with 90 %% of the rate where latency counts.", stats.Ratio(jump)))}
 	}
-	return []string{text + ". There is no standing queue at the full rate."}
+	return []result.Finding{found.And(". There is no standing queue at the full rate.")}
 }
 
 // curve says where less was lost at a higher rate.
-func (e evidence) curve() []string {
-	var out []string
+func (e evidence) curve() []result.Finding {
+	var out []result.Finding
 	for _, s := range e.Samples {
 		loads, losses := s.Series[transit.LossLoad], s.Series[transit.LossShare]
 		if s.Error != "" || len(loads) != len(losses) {
@@ -248,8 +248,8 @@ func (e evidence) curve() []string {
 				low, high = high, low
 			}
 			if losses[low] > 2*losses[high] && losses[low] > 1e-6 {
-				out = append(out, fmt.Sprintf("Loss curve: %s is not monotonic in %s (round %d): %.2g %% are lost at %.0f %% of the rate, %.2g %% at %.0f %%. A binary search can miss that; find the cause before you trust the rate.",
-					e.title(s.Target), s.Case, s.Round, 100*losses[low], 100*loads[low], 100*losses[high], 100*loads[high]))
+				out = append(out, result.Finding{Topic: "Loss curve", Text: fmt.Sprintf("%s is not monotonic in %s (round %d): %.2g %% are lost at %.0f %% of the rate, %.2g %% at %.0f %%. A binary search can miss that; find the cause before you trust the rate.",
+					e.title(s.Target), s.Case, s.Round, 100*losses[low], 100*loads[low], 100*losses[high], 100*loads[high])})
 				break
 			}
 		}
@@ -258,7 +258,7 @@ func (e evidence) curve() []string {
 }
 
 // sweep says what many flows cost.
-func (e evidence) sweep() []string {
+func (e evidence) sweep() []result.Finding {
 	var first, last result.Row
 	var few, many Traffic
 	for _, t := range Transits(e.Result) {
@@ -275,21 +275,21 @@ func (e evidence) sweep() []string {
 	if few.Flows == 0 || many.Flows <= few.Flows {
 		return nil
 	}
-	return []string{fmt.Sprintf("Flows: %s forwards %s Mpps with %s and %s with %s, %s of it: beyond the CPU's caches, a look-up is a miss.",
-		e.title(e.DUT), stats.Figure(first.Median), diagnose.Flows(few.Flows), stats.Figure(last.Median), diagnose.Flows(many.Flows), diagnose.Share(last.Median/first.Median))}
+	return []result.Finding{{Topic: "Flows", Text: fmt.Sprintf("%s forwards %s Mpps with %s and %s with %s, %s of it: beyond the CPU's caches, a look-up is a miss.",
+		e.title(e.DUT), stats.Figure(first.Median), diagnose.Flows(few.Flows), stats.Figure(last.Median), diagnose.Flows(many.Flows), diagnose.Share(last.Median/first.Median))}}
 }
 
 // tests are the figures of RFC 2544's other tests, where they were made.
-func (e evidence) tests() []string {
-	var out []string
-	for _, test := range []struct{ metric, text string }{
-		{"back_to_back", "Bursts: %s takes %s frames back to back without loss (%s)."},
-		{"recovery_ms", "Recovery: %s loses frames for %s ms after an overload (%s)."},
-		{"reset_ms", "Reset: %s forwards again %s ms after a restart (%s)."},
+func (e evidence) tests() []result.Finding {
+	var out []result.Finding
+	for _, test := range []struct{ metric, topic, text string }{
+		{"back_to_back", "Bursts", "%s takes %s frames back to back without loss (%s)."},
+		{"recovery_ms", "Recovery", "%s loses frames for %s ms after an overload (%s)."},
+		{"reset_ms", "Reset", "%s forwards again %s ms after a restart (%s)."},
 	} {
 		for _, t := range Transits(e.Result) {
 			if row, ok := e.rate(e.DUT, t, test.metric); ok {
-				out = append(out, fmt.Sprintf(test.text, e.title(e.DUT), stats.Figure(row.Median), t.Case()))
+				out = append(out, result.Finding{Topic: test.topic, Text: fmt.Sprintf(test.text, e.title(e.DUT), stats.Figure(row.Median), t.Case())})
 				break
 			}
 		}

@@ -48,7 +48,7 @@ func (v view) writeRates(b *strings.Builder, title string, cases []Traffic) {
 			if !ok {
 				continue
 			}
-			ratio, interval := strings.TrimSuffix(chart.RatioLabel(row), " ×"), ""
+			ratio, interval := chart.BareRatioLabel(row), ""
 			if row.Baseline != "" && row.Ratio > 0 {
 				interval = fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
 			}
