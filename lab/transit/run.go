@@ -103,6 +103,7 @@ type Ceiling struct {
 
 func perSecond(ns float64) float64 { return 1e9 / ns }
 
+// Ceiling is what the generator's speed with these frames is known by.
 func (s Step) Ceiling() CeilingKey {
 	return CeilingKey{s.Stream.Frame, s.Stream.Flows, s.Stream.Family, s.Direction == Decap}
 }
