@@ -10,7 +10,7 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// TestGoldenAB: ab.json is of samples of seconds, as the A/B
+// ab.json is of samples of seconds, as the A/B
 // experiment once had them; slices.json is as it has them now:
 // lab ab --targets wire,limit,plain,kernel,selvage --cases tcp,rr,udp,transit --rounds 8 --cycles 4.
 func TestGolden(t *testing.T) { experimenttest.Golden(t, Experiment(), "ab", "slices") }

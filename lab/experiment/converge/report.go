@@ -94,8 +94,9 @@ in link-loss each edge has two links to a router in the place of the switch`
 
 // convergeLine is a target's line in the table of a case.
 type convergeLine struct {
-	Target, Color, Ratio string
-	Cells                []string
+	Target, Color string
+	Cells         []string // the ratio last
+	Ratio         string   // without its sign
 }
 
 // convergeBlock is a case in the table.
@@ -129,14 +130,14 @@ func (v view) line(row result.Row) convergeLine {
 		r, _ := v.find(row.Target, row.Case, metric)
 		return stats.Figure(r.Median)
 	}
-	ratio := chart.RatioLabel(row)
+	ratio, bare := chart.RatioLabel(row), chart.BareRatioLabel(row)
 	switch {
 	case row.Target == baseline:
-		ratio = "1"
+		ratio, bare = "1", "1"
 	case LostInAll(v.Result, row.Target, row.Case) == 0: // what is left is the machine's noise
-		ratio = "–"
+		ratio, bare = "–", "–"
 	}
-	return convergeLine{Target: row.Target, Color: v.Color(row.Target), Cells: []string{
+	return convergeLine{Target: row.Target, Color: v.Color(row.Target), Ratio: bare, Cells: []string{
 		strconv.Itoa(len(stats.Good(v.Result, row.Target, row.Case))), strconv.Itoa(row.N),
 		figure(inject.OutageP50), stats.Figure(row.Median), figure(inject.OutageMax), figure(inject.AffectedFlows),
 		stats.In(LostInAll(v.Result, row.Target, row.Case), "count"), ratio,

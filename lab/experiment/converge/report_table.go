@@ -21,9 +21,10 @@ func writeTable(w io.Writer, v view) error {
 				caseName = block.Case
 			}
 			cells := []any{caseName, l.Target}
-			for _, c := range l.Cells {
-				cells = append(cells, strings.ReplaceAll(strings.TrimSuffix(c, " ×"), "\u00a0", " "))
+			for _, c := range l.Cells[:len(l.Cells)-1] {
+				cells = append(cells, c)
 			}
+			cells = append(cells, l.Ratio)
 			fmt.Fprintf(&b, "  %-10s %-9s %7s %6s %9s %9s %9s %6s %9s %9s\n", cells...)
 		}
 	}
