@@ -92,7 +92,7 @@ long() {
 	fuzz "$@" || failed=1
 	if [[ ${#chosen[@]} -eq 0 ]]; then
 		# By itself, for its table is the result.
-		scripts/go.sh test -v -vet=off "${lean[@]}" -count=1 -timeout 3h -run '^TestProof$' ./lab/experiments -proof || failed=1
+		scripts/go.sh test -v -vet=off "${lean[@]}" -count=1 -timeout 3h -run '^TestProof$' ./lab/experiment/ab -proof || failed=1
 	fi
 	return "$failed"
 }

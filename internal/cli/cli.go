@@ -21,6 +21,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/measure"
 )
@@ -104,14 +105,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
-	parser, err := kong.New(&commands{},
+	parser, err := kong.New(&commands{Lab: experiments.NewCommands()},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
 		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": edge.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s, &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
+		kong.Bind(s, &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

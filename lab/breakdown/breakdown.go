@@ -15,7 +15,6 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/lab/measure"
-	"github.com/selvage/selvage/lab/stats"
 )
 
 // Leg is one run of a data path's program on a transaction's way.
@@ -186,24 +185,24 @@ func (w *way) step(part, place string, to time.Duration, stamps int) {
 func (w *way) send(place string, to time.Duration, stamps int) {
 	for _, m := range slices.Backward(within(w.moments, w.at, to)) {
 		if m.Point == pointLeaves {
-			w.step(stats.StackPart, place, m.At, stamps)
-			w.step(stats.PortPart, place, to, 1)
+			w.step(StackPart, place, m.At, stamps)
+			w.step(PortPart, place, to, 1)
 			return
 		}
 	}
-	w.step(stats.StackPart, place, to, stamps)
+	w.step(StackPart, place, to, stamps)
 }
 
 // receive is a packet's way from the data path to the end of a guest's system call.
 func (w *way) receive(place string, to time.Duration) {
 	for _, m := range within(w.moments, w.at, to) {
 		if m.Point == pointReady {
-			w.step(stats.StackPart, place, m.At, 1)
-			w.step(stats.WakePart, place, to, 1)
+			w.step(StackPart, place, m.At, 1)
+			w.step(WakePart, place, to, 1)
 			return
 		}
 	}
-	w.step(stats.StackPart, place, to, 1)
+	w.step(StackPart, place, to, 1)
 }
 
 // follow returns the steps of a transaction during which there were these runs and moments
@@ -220,9 +219,9 @@ func (p Plan) follow(t measure.Transaction, runs []run, moments []datapath.Stamp
 		p.reach(w, t, i, r.begin())
 		w.pass(r, p.isLocal(i))
 	}
-	place := stats.ClientPlace
+	place := ClientPlace
 	if len(runs) > p.Needed { // the server has the client's ACK, which wakes it up
-		place = stats.BothPlace
+		place = BothPlace
 	}
 	w.receive(place, t.Received)
 	if !w.good {
@@ -235,17 +234,17 @@ func (p Plan) follow(t measure.Transaction, runs []run, moments []datapath.Stamp
 func (p Plan) reach(w *way, t measure.Transaction, leg int, begin time.Duration) {
 	switch {
 	case leg == 0:
-		w.send(stats.ClientPlace, begin, 0)
+		w.send(ClientPlace, begin, 0)
 	case leg == p.Needed:
-		w.send(stats.ClientPlace, begin, 1)
+		w.send(ClientPlace, begin, 1)
 	case leg != p.Served:
-		w.step(stats.UnderlayPart, stats.UnderlayPlace, begin, 1)
+		w.step(UnderlayPart, UnderlayPlace, begin, 1)
 	case t.ServerReceived == 0:
-		w.send(stats.ServerPlace, begin, 1)
+		w.send(ServerPlace, begin, 1)
 	default:
-		w.receive(stats.ServerPlace, t.ServerReceived)
-		w.step(stats.ProgramPart, stats.ServerPlace, t.ServerSent, 0)
-		w.send(stats.ServerPlace, begin, 0)
+		w.receive(ServerPlace, t.ServerReceived)
+		w.step(ProgramPart, ServerPlace, t.ServerSent, 0)
+		w.send(ServerPlace, begin, 0)
 	}
 }
 
@@ -266,23 +265,23 @@ func (w *way) pass(r run, local bool) {
 func partOf(p, entry datapath.Point, local bool) string {
 	switch p {
 	case datapath.PointParsed:
-		return stats.ParsePart
+		return ParsePart
 	case datapath.PointCached:
-		return stats.CachePart
+		return CachePart
 	case datapath.PointSwitched:
-		return stats.DecidePart
+		return DecidePart
 	case datapath.PointPoliced:
-		return stats.FirewallPart
+		return FirewallPart
 	case datapath.PointDecided:
-		return stats.KeepPart
+		return KeepPart
 	}
 	switch {
 	case entry == datapath.PointUnderlay:
-		return stats.DecapPart
+		return DecapPart
 	case local:
-		return stats.DeliverPart
+		return DeliverPart
 	}
-	return stats.EncapPart
+	return EncapPart
 }
 
 // usualShape is that of the most ways.

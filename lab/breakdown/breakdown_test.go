@@ -10,7 +10,6 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/lab/measure"
-	"github.com/selvage/selvage/lab/stats"
 )
 
 // script makes transactions and stamps from the words of a way, each with its time.
@@ -208,7 +207,7 @@ func TestWhole(t *testing.T) {
 	for _, step := range b.Steps {
 		stamps += step.Stamps
 	}
-	if stamps != 16 || !slices.ContainsFunc(b.Steps, func(s Step) bool { return s.Part == stats.CachePart }) {
+	if stamps != 16 || !slices.ContainsFunc(b.Steps, func(s Step) bool { return s.Part == CachePart }) {
 		t.Errorf("%d stamps a transaction", stamps)
 	}
 }

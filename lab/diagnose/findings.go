@@ -5,33 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
 // Limits of what findings call remarkable.
 const (
-	climb    = 0.10 // a core's softirq share above plain's, in shares of its time
-	busyCore = 0.95 // a core (or all of them) counts as full
-	nearWire = 0.95 // of wire's throughput: the machine is the limit
-	overTax  = 0.05 // loss beyond the headers that needs an explanation
-
+	BusyCore   = 0.95 // a core (or all of them) counts as full
 	stealLimit = 0.05 // share of all cores' time that others may take in any sample
+	busyBefore = 0.15 // of all cores' time, before samples
 )
 
-// findings goes through what the FortiGate study asks of an A/B run, in the order in which a
-// reader needs it. Each is "Topic: evidence and cause. Advice."
-func (e evidence) findings() []string {
-	var out []string
-	for _, one := range []func() []string{
-		e.failed, e.control, e.noisy, e.stolen, e.fewRounds, e.bridgeNetfilter, e.processor, e.latency, e.packets,
-		e.retransmits, e.segments, e.limit, e.tax, e.equal, e.placement,
-	} {
-		out = append(out, one()...)
-	}
-	return out
-}
-
-func (e evidence) failed() []string {
+// Failed says which samples did.
+func (e Evidence) Failed() []result.Finding {
 	lines := stats.Errors(e.Result)
 	if len(lines) == 0 {
 		return nil
@@ -41,26 +27,12 @@ func (e evidence) failed() []string {
 	if len(shown) > 3 {
 		shown, more = lines[:3], fmt.Sprintf("; and %d more", len(lines)-3)
 	}
-	return []string{fmt.Sprintf("Errors: %d of %d samples failed and are left out of every figure (%s%s). Fix the cause and run again: failures do not strike rounds at random.",
-		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}
+	return []result.Finding{{Topic: "Errors", Text: fmt.Sprintf("%d of %d samples failed and are left out of every figure (%s%s). Fix the cause and run again: failures do not strike rounds at random.",
+		len(lines), len(e.Samples), strings.Join(shown, "; "), more)}}
 }
 
-// noisy speaks of targets besides those that the verdict stands on.
-func (e evidence) noisy() []string {
-	var out []string
-	for _, name := range stats.Names(e.Result) {
-		if name == plain || name == e.dut {
-			continue
-		}
-		if why := stats.Unreliable(e.Result, name); why != "" {
-			out = append(out, fmt.Sprintf("Noise: %s. Do not rely on the figures of %s.", why, e.title(name)))
-		}
-	}
-	return out
-}
-
-// stolen says when the hypervisor gave a good part of the machine to others.
-func (e evidence) stolen() []string {
+// Stolen says when the hypervisor gave a good part of the machine to others.
+func (e Evidence) Stolen() []result.Finding {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
 		if v := s.Metrics["cpu_steal"]; s.Error == "" && v > worst {
@@ -70,171 +42,61 @@ func (e evidence) stolen() []string {
 	if worst <= stealLimit {
 		return nil
 	}
-	return []string{fmt.Sprintf("Noise: the hypervisor stole up to %.0f %% of the cores' time (%s), which no tuning of this machine can fix. Choose a quieter time or a dedicated machine.", 100*worst, at)}
+	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the hypervisor stole up to %.0f %% of the cores' time (%s), which no tuning of this machine can fix. Choose a quieter time or a dedicated machine.", 100*worst, at)}}
 }
 
-func (e evidence) fewRounds() []string {
+// FewRounds says what so few rounds are worth.
+func (e Evidence) FewRounds() []result.Finding {
 	rounds := stats.Rounds(e.Result)
 	switch {
 	case rounds > 0 && rounds < stats.LeastPairs && stats.Sliced(e.Result):
-		return []string{fmt.Sprintf("Confidence: %s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
-			inRounds(rounds), stats.LeastPairs)}
+		return []result.Finding{{Topic: "Confidence", Text: fmt.Sprintf("%s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
+			InRounds(rounds), stats.LeastPairs)}}
 	case rounds == 0 || rounds >= 5:
 		return nil
 	}
-	return []string{fmt.Sprintf("Confidence: with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
-		inRounds(rounds), 100*stats.Confidence(rounds))}
+	return []result.Finding{{Topic: "Confidence", Text: fmt.Sprintf("with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
+		InRounds(rounds), 100*stats.Confidence(rounds))}}
 }
 
-// inRounds counts rounds in words.
-func inRounds(n int) string {
+// Busy says when others were at work on the cores before samples were taken.
+func (e Evidence) Busy() []result.Finding {
+	var shares []float64
+	for _, s := range e.Samples {
+		if v, ok := s.Metrics["idle_busy"]; ok && s.Error == "" {
+			shares = append(shares, v)
+		}
+	}
+	iv := stats.Median(shares)
+	if iv.Median <= busyBefore {
+		return nil
+	}
+	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", Share(iv.Median), iv.N)}}
+}
+
+// InRounds counts rounds in words.
+func InRounds(n int) string {
 	if n == 1 {
 		return "1 round"
 	}
 	return fmt.Sprintf("%d rounds", n)
 }
 
-// bridgeNetfilter says when the baseline pays for netfilter in its bridge. What
+// BridgeNetfilter says when the baseline pays for netfilter in its bridge. What
 // the experiments send is IPv4, so iptables' sysctl decides.
-func (e evidence) bridgeNetfilter() []string {
+func (e Evidence) BridgeNetfilter() []result.Finding {
 	const key = "bridge-nf-call-iptables"
-	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), plain) {
+	if e.Environment.Sysctls["net.bridge."+key] != "1" || e.routed() || !slices.Contains(stats.Names(e.Result), Plain) {
 		return nil
 	}
-	return []string{"Bridge netfilter: the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}
+	return []result.Finding{{Topic: "Bridge netfilter", Text: "the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}}
 }
 
-// retransmits compares with plain and names the usual cause.
-func (e evidence) retransmits() []string {
-	row, ok := stats.Find(e.rows, e.dut, "tcp", "retransmits")
-	base, okBase := stats.Find(e.rows, plain, "tcp", "retransmits")
-	if !ok || !okBase {
-		return nil
-	}
-	per := "run"
-	if stats.Sliced(e.Result) {
-		per = "round"
-	}
-	against := fmt.Sprintf("%s a %s [%s, %s] with %s against %s [%s, %s] with %s",
-		stats.In(row.Median, row.Unit), per, stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit), e.title(e.dut),
-		stats.In(base.Median, base.Unit), stats.In(base.Lo, base.Unit), stats.In(base.Hi, base.Unit), e.title(plain))
-	switch {
-	case !row.Distinguishable:
-		return []string{"Retransmits: " + against + ", not distinguishable: the tunnel neither loses nor reorders."}
-	case row.Median > base.Median:
-		return []string{"Retransmits: " + against + ". Without drops, that is reordering between cores: check whether TcpExtTCPDSACKRecv and TcpExtTCPOFOQueue rise (nstat), and keep the receive processing of one flow on one core."}
-	}
-	return []string{"Retransmits: " + against + ": fewer than without a tunnel, so its throughput is not bought with loss."}
-}
+// Share writes a loss or part without a sign.
+func Share(v float64) string { return strings.TrimPrefix(stats.Percent(v), "+") }
 
-// segments checks that the inner MTU was used: without that no conclusion about
-// per-packet or per-flow limits holds (the FortiGate study, Care).
-func (e evidence) segments() []string {
-	var out []string
-	for _, name := range stats.Names(e.Result) {
-		c, ok := e.target(name)
-		mss := stats.Median(values(e, name, "mss"))
-		if !ok || mss.N == 0 || c.InnerMTU == 0 {
-			continue
-		}
-		// A full segment leaves 40 (IPv4, no options) to 72 bytes (IPv6, timestamps) of headers.
-		switch most, least := float64(c.InnerMTU-40), float64(c.InnerMTU-72); {
-		case mss.Median > most:
-			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of %s bytes on an inner MTU of %d, which does not fit: large packets are dropped or fragmented on the path. Lower the guest's MTU or clamp the MSS to %s.",
-				e.title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
-		case mss.Median < least:
-			out = append(out, fmt.Sprintf("Segment size: %s uses an MSS of only %s bytes although an inner MTU of %d has room for %s: something on the path keeps the segments small, so this run says nothing about per-packet against per-byte cost. Look for a smaller MTU on the path.",
-				e.title(name), stats.Figure(mss.Median), c.InnerMTU, stats.Figure(most-12)))
-		}
-	}
-	return out
-}
-
-// limit says when the machine and not the data path was measured.
-func (e evidence) limit() []string {
-	top, ok := e.tcp(wire)
-	if !ok || top.Median == 0 {
-		return []string{"Limit: the bare wire was not measured, so whether the machine itself was the limit is unknown. Add wire to --targets."}
-	}
-	var near []string
-	for _, name := range append([]string{plain}, e.tunnels()...) {
-		if row, ok := e.tcp(name); ok && row.Median >= nearWire*top.Median {
-			near = append(near, fmt.Sprintf("%s (%s of it)", e.title(name), share(row.Median/top.Median)))
-		}
-	}
-	if len(near) > 0 {
-		return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s; close behind: %s. The machine and its TCP stack, not the data path, are the limit there, so real differences may be larger than shown. Compare the CPU per gigabyte instead.",
-			stats.Figure(top.Median), strings.Join(near, ", "))}
-	}
-	best, _ := e.tcp(e.dut)
-	return []string{fmt.Sprintf("Limit: the bare wire carries %s Gbit/s, %s × the fastest data path of the verdict, so the generator was not the limit.",
-		stats.Figure(top.Median), stats.Figure(top.Median/max(best.Median, baseMedian(e))))}
-}
-
-func baseMedian(e evidence) float64 {
-	row, _ := e.tcp(plain)
-	return row.Median
-}
-
-// tax sets the loss that headers explain beside the one that was measured.
-func (e evidence) tax() []string {
-	var out []string
-	for _, name := range e.tunnels() {
-		c, ok := e.target(name)
-		row, measured := e.tcp(name)
-		if !ok || !measured || row.Ratio == 0 || stats.Unreliable(e.Result, name) != "" {
-			continue
-		}
-		loss := 1 - row.Ratio
-		switch {
-		case loss > c.HeaderTax+overTax:
-			out = append(out, fmt.Sprintf("Header tax: %s loses %s against %s, of which headers explain %s; the rest is work per packet in the tunnel, not bytes on the wire.",
-				e.title(name), share(loss), e.title(plain), share(c.HeaderTax)))
-		case row.RatioLo > 1-c.HeaderTax:
-			out = append(out, fmt.Sprintf("Header tax: %s loses less than the %s that headers cost where the wire is the limit; here the processor is, and a tunnel that keeps segments whole costs once per 64 kB, not once per packet. Expect the tax on a saturated physical link.",
-				e.title(name), share(c.HeaderTax)))
-		}
-	}
-	return out
-}
-
-// equal lists the subject's metrics that differ from plain by less than noise.
-func (e evidence) equal() []string {
-	var names []string
-	for _, m := range stats.Metrics() {
-		row, ok := stats.Find(e.rows, e.dut, m.Case, m.Name)
-		if ok && row.Baseline != "" && !row.Distinguishable && m.Name != "retransmits" {
-			names = append(names, fmt.Sprintf("%s (%s)", lowerFirst(m.Title), stats.Ratio(row.Ratio)))
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("No difference shown: %s of %s cannot be told from %s in %s.",
-		strings.Join(names, ", "), e.title(e.dut), e.title(plain), inRounds(stats.Rounds(e.Result)))}
-}
-
-// placement advises what belongs on the overlay and what beside it.
-func (e evidence) placement() []string {
-	row, ok := e.tcp(e.dut)
-	if !ok || row.Ratio == 0 || stats.Refuse(e.Result, e.dut) != "" {
-		return nil
-	}
-	c, _ := e.target(e.dut)
-	rr, okRR := stats.Find(e.rows, e.dut, "rr-1", "rr_p50")
-	switch {
-	case row.Ratio < 1-c.HeaderTax-overTax:
-		return []string{fmt.Sprintf("Placement: bulk transfers (backup, storage, migration) lose %s here. Keep them on a plain VLAN, and put on the overlay what needs to move between hosts.", share(1-row.Ratio))}
-	case okRR && rr.Distinguishable && rr.Ratio > 1.1:
-		return []string{fmt.Sprintf("Placement: bulk transfers can use the overlay; chatty request/response traffic pays %s the plain latency and is better placed on one host or on a plain VLAN.", stats.Ratio(rr.Ratio))}
-	}
-	return []string{"Placement: neither bulk nor request/response traffic has to be kept off the overlay on this machine; on a saturated physical link, keep off it what cannot afford the header tax."}
-}
-
-// share writes a loss or part without a sign.
-func share(v float64) string { return strings.TrimPrefix(stats.Percent(v), "+") }
-
-func lowerFirst(s string) string {
+// LowerFirst begins s with a small letter unless it is an abbreviation.
+func LowerFirst(s string) string {
 	if len(s) > 1 && s[1] >= 'a' && s[1] <= 'z' { // not an abbreviation
 		return strings.ToLower(s[:1]) + s[1:]
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -13,7 +14,7 @@ import (
 func TestAbEncapsulations(t *testing.T) {
 	tier.Long(t, "TestTransitBytes, and lab/topo's TestOVSEncapsulations; TestAb has the experiment")
 	targets := []string{"plain", "selvage", "selvage-geneve", "selvage-nvgre", "ovs-geneve"}
-	r, _ := ab(t, "--targets", strings.Join(targets, ","), "--cases", "tcp")
+	r, _ := measuredAb(t, "--targets", strings.Join(targets, ","), "--cases", "tcp")
 	for i, want := range []string{"no tunnel", "VXLAN", "Geneve", "NVGRE", "Geneve"} {
 		c := r.Targets[i]
 		if c.Name != targets[i] || !strings.HasSuffix(c.Description, want) || c.InnerMTU != 1450 {
@@ -26,7 +27,7 @@ func TestAbEncapsulations(t *testing.T) {
 // Routed against routed: client and server in different subnets.
 func TestAbRouted(t *testing.T) {
 	tier.Long(t, "TestAbFedByBGP, which is routed too, and lab/topo's TestRoutedPathsInTurn")
-	r, _ := ab(t, "--targets", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
+	r, _ := measuredAb(t, "--targets", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
 	checkSamples(t, r, 1450-52)
 	if len(r.Samples) != 4*3 || r.Parameters["routed"] != "true" {
 		t.Errorf("%d samples, parameters %v", len(r.Samples), r.Parameters)
@@ -43,7 +44,7 @@ func TestAbRouted(t *testing.T) {
 
 // The same, fed by BGP: both tunnels know only what a reflector told them.
 func TestAbFedByBGP(t *testing.T) {
-	r, _ := ab(t, "--targets", "plain,kernel,selvage", "--cases", "rr", "--control", "evpn")
+	r, _ := measuredAb(t, "--targets", "plain,kernel,selvage", "--cases", "rr", "--control", "evpn")
 	checkSamples(t, r, 1450-52)
 	text := r.Parameters["control"]
 	if r.Parameters["routed"] != "true" || !strings.Contains(text, "FRR route reflector") || !strings.Contains(text, "4 routes to addresses") {
@@ -54,7 +55,7 @@ func TestAbFedByBGP(t *testing.T) {
 			t.Errorf("%s: %q", c.Name, c.Description)
 		}
 	}
-	if len(r.Verdict.Findings) == 0 || !slices.ContainsFunc(r.Verdict.Findings, func(f string) bool { return strings.HasPrefix(f, "Control plane: BGP EVPN") }) {
+	if len(r.Verdict.Findings) == 0 || !slices.ContainsFunc(r.Verdict.Findings, func(f result.Finding) bool { return strings.HasPrefix(f.String(), "Control plane: BGP EVPN") }) {
 		t.Errorf("no word of the control plane in %q", r.Verdict.Findings)
 	}
 }

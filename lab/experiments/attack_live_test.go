@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/lab/attack"
+	"github.com/selvage/selvage/lab/attacker"
+	"github.com/selvage/selvage/lab/experiment/attack"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
@@ -43,29 +44,29 @@ func attacked(t *testing.T, args ...string) result.Result {
 func TestAttackLive(t *testing.T) {
 	names := []string{"arp-nd-spoof", "forged-icmp", "nat-exhaustion"}
 	if tier.IsLong() {
-		names = attack.Names()
+		names = attacker.Names()
 	}
 	r := attacked(t, "--attacks", strings.Join(names, ","))
-	if r.Experiment != stats.Attack || len(r.Targets) != 3 || len(r.Samples) != 3*len(names) {
+	if r.Experiment != attack.Name || len(r.Targets) != 3 || len(r.Samples) != 3*len(names) {
 		t.Fatalf("%s, %d targets, %d samples", r.Experiment, len(r.Targets), len(r.Samples))
 	}
 	for _, caseName := range names {
 		for _, name := range stats.Names(r) {
-			if stats.WhyNot(r, name, caseName) != "" {
+			if attack.WhyNot(r, name, caseName) != "" {
 				continue
 			}
-			for _, limit := range stats.AttackLimits(r) {
+			for _, limit := range attack.Limits(r) {
 				row, ok := stats.Find(r.Summary, name, caseName, limit.Metric)
 				if !ok || row.N != 1 || row.Median < 0 {
 					t.Errorf("%s of %s by %s: %+v", limit.Metric, name, caseName, row)
 				}
 			}
-			if row, _ := stats.Find(r.Summary, name, caseName, stats.Sent); row.Median <= 0 {
+			if row, _ := stats.Find(r.Summary, name, caseName, attack.Sent); row.Median <= 0 {
 				t.Errorf("%s by %s: nothing was sent", name, caseName)
 			}
 		}
 	}
-	if why := stats.WhyNot(r, "ovs", "nat-exhaustion"); why == "" {
+	if why := attack.WhyNot(r, "ovs", "nat-exhaustion"); why == "" {
 		t.Error("Open vSwitch is said to have NAT here")
 	}
 	if len(r.Topology.Nodes) == 0 || len(r.Environment.Offloads["underlay"]) == 0 {
@@ -83,7 +84,7 @@ func TestAttackCaptures(t *testing.T) {
 			}
 			r := attacked(t, args...)
 			for _, caseName := range []string{"ra-redirect", "vlan-hopping"} {
-				row, ok := stats.Find(r.Summary, "kernel", caseName, stats.Crossed)
+				row, ok := stats.Find(r.Summary, "kernel", caseName, attack.Crossed)
 				if !ok || (row.Median > 0) != bare {
 					t.Errorf("%s: %+v, crossed is to be %t", caseName, row, bare)
 				}

@@ -3,16 +3,17 @@ package experiments_test
 import (
 	"testing"
 
-	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/breakdown"
+	"github.com/selvage/selvage/lab/experiment/latency"
 	"github.com/selvage/selvage/test/tier"
 )
 
 // Round trips on one host and between two, with a firewall and without, are followed from
 // step to step, and the firewall is a step where a connection opens.
 func TestBreakdownLive(t *testing.T) {
-	tier.Long(t, "internal/datapath's TestStamps and lab/breakdown's TestWatchGuests; lab/stats and lab/report have recorded breakdowns")
-	r := latency(t, "--targets", "selvage", "--scenarios", "same-host,two-hosts", "--rules", "0,100", "--measure", "rr", "--pairs", "1", "--breakdown")
-	all := stats.Breakdowns(r, "selvage")
+	tier.Long(t, "internal/datapath's TestStamps and lab/breakdown's TestWatchGuests; lab/experiment/latency has recorded breakdowns")
+	r := measuredLatency(t, "--targets", "selvage", "--scenarios", "same-host,two-hosts", "--rules", "0,100", "--measure", "rr", "--pairs", "1", "--breakdown")
+	all := latency.Breakdowns(r, "selvage")
 	if len(all) != 8 {
 		t.Fatalf("%d breakdowns, not 2 scenarios × 2 kinds × 2 numbers of rules", len(all))
 	}
@@ -21,11 +22,11 @@ func TestBreakdownLive(t *testing.T) {
 		for _, s := range b.Steps {
 			parts[s.Part] = true
 		}
-		tunnel, opens := b.Scenario == stats.TwoHosts, b.Kind == stats.ConnectKind
+		tunnel, opens := b.Scenario == latency.TwoHosts, b.Kind == latency.ConnectKind
 		for part, want := range map[string]bool{
-			stats.StackPart: true, stats.PortPart: true, stats.ParsePart: true, stats.ProgramPart: !opens, stats.DecidePart: opens, stats.KeepPart: opens,
-			stats.FirewallPart: opens && b.Rules > 0,
-			stats.UnderlayPart: tunnel, stats.EncapPart: tunnel, stats.DecapPart: tunnel, stats.DeliverPart: !tunnel,
+			breakdown.StackPart: true, breakdown.PortPart: true, breakdown.ParsePart: true, breakdown.ProgramPart: !opens, breakdown.DecidePart: opens, breakdown.KeepPart: opens,
+			breakdown.FirewallPart: opens && b.Rules > 0,
+			breakdown.UnderlayPart: tunnel, breakdown.EncapPart: tunnel, breakdown.DecapPart: tunnel, breakdown.DeliverPart: !tunnel,
 		} {
 			if parts[part] != want {
 				t.Errorf("%s has a step %q: %t, want %t", b.Case(), part, parts[part], want)

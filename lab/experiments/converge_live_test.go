@@ -6,14 +6,16 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/converge"
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// converge runs selvage lab converge once to its end, and checks that its result is good and
+// measuredConverge runs selvage lab converge once to its end, and checks that its result is good and
 // that nothing else is left of it.
-func converge(t *testing.T, args ...string) result.Result {
+func measuredConverge(t *testing.T, args ...string) result.Result {
 	t.Helper()
 	t.Parallel()
 	root := t.TempDir()
@@ -43,27 +45,27 @@ func converge(t *testing.T, args ...string) result.Result {
 // the move was told. (lab/topo's TestConvergeKernel has all events in a fabric of Linux and FRR;
 // make test-long has them in both, side by side.)
 func TestConverge(t *testing.T) {
-	targets, cases := []string{"selvage"}, []string{stats.Move, stats.RRLoss}
+	targets, cases := []string{"selvage"}, []string{converge.Move, converge.RRLoss}
 	if tier.IsLong() {
-		targets, cases = append(targets, "kernel"), append(cases, stats.EdgeLoss)
+		targets, cases = append(targets, "kernel"), append(cases, converge.EdgeLoss)
 	}
-	r := converge(t, "--cases", strings.Join(cases, ","), "--targets", strings.Join(targets, ","))
+	r := measuredConverge(t, "--cases", strings.Join(cases, ","), "--targets", strings.Join(targets, ","))
 	if len(r.Samples) != len(cases)*len(targets) || len(r.Targets) != len(targets) {
 		t.Fatalf("%d events of %d targets, want %v of each of %v", len(r.Samples), len(r.Targets), cases, targets)
 	}
 	for _, s := range r.Samples {
 		switch s.Case {
-		case stats.Move:
+		case converge.Move:
 			_, reported := s.Metrics["step_told"]
-			if _, passed := s.Metrics["step_passed"]; s.Metrics[stats.AffectedFlows] == 0 || s.Metrics[stats.Followed] <= 0 || !reported || !passed {
+			if _, passed := s.Metrics["step_passed"]; s.Metrics[inject.AffectedFlows] == 0 || s.Metrics[converge.Followed] <= 0 || !reported || !passed {
 				t.Errorf("%s of %s: %v, want flows that were hit, and the reflector told", s.Case, s.Target, s.Metrics)
 			}
-		case stats.RRLoss:
-			if s.Target == "selvage" && s.Metrics[stats.Lost] > 0 {
-				t.Errorf("%v packets were lost without the reflector", s.Metrics[stats.Lost])
+		case converge.RRLoss:
+			if s.Target == "selvage" && s.Metrics[inject.Lost] > 0 {
+				t.Errorf("%v packets were lost without the reflector", s.Metrics[inject.Lost])
 			}
 		}
-		for _, metric := range []string{stats.OutageP50, stats.OutageP99, stats.OutageMax} {
+		for _, metric := range []string{inject.OutageP50, inject.OutageP99, inject.OutageMax} {
 			row, ok := stats.Find(r.Summary, s.Target, s.Case, metric)
 			if !ok || row.Unit != "ms" || row.N == 0 {
 				t.Errorf("%s of %s: %+v has no %s", s.Case, s.Target, row, metric)
@@ -75,9 +77,9 @@ func TestConverge(t *testing.T) {
 // Edges have two links to the underlay where one is lost.
 func TestConvergeLinks(t *testing.T) {
 	tier.Long(t, "lab/topo's TestConvergeUplinks, and TestConverge")
-	for _, s := range converge(t, "--cases", "link-loss").Samples {
-		if s.Metrics[stats.Open] > 0 {
-			t.Errorf("%s: %v flows did not go on by the other link", s.Target, s.Metrics[stats.Open])
+	for _, s := range measuredConverge(t, "--cases", "link-loss").Samples {
+		if s.Metrics[converge.Open] > 0 {
+			t.Errorf("%s: %v flows did not go on by the other link", s.Target, s.Metrics[converge.Open])
 		}
 	}
 }

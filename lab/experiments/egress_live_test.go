@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/egress"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// egress runs selvage lab egress to its end, and checks that its result is good and that
+// measuredEgress runs selvage lab egress to its end, and checks that its result is good and that
 // nothing else is left of it.
-func egress(t *testing.T, args ...string) result.Result {
+func measuredEgress(t *testing.T, args ...string) result.Result {
 	t.Helper()
 	t.Parallel()
 	root := t.TempDir()
@@ -50,7 +51,7 @@ func TestEgressLive(t *testing.T) {
 	if tier.IsLong() {
 		directions, cases = "send,receive", append(cases, "tunnel-reverse", "egress-reverse")
 	}
-	r := egress(t, "--no-free", "--wire", "0.5", "--directions", directions)
+	r := measuredEgress(t, "--no-free", "--wire", "0.5", "--directions", directions)
 	for _, name := range []string{"kernel", "selvage"} {
 		for _, caseName := range cases {
 			row, ok := stats.Find(r.Summary, name, caseName, stats.Decisive)
@@ -62,18 +63,18 @@ func TestEgressLive(t *testing.T) {
 				t.Errorf("%s of %s: MSS %v, want %v", caseName, name, mss.Median, want)
 			}
 		}
-		for caseName, metric := range map[string]string{"node": stats.RRP50, "egress": stats.RRP50, "routed": stats.ConnRate} {
+		for caseName, metric := range map[string]string{"node": egress.RRP50, "egress": egress.RRP50, "routed": egress.ConnRate} {
 			if row, ok := stats.Find(r.Summary, name, caseName, metric); !ok || row.Median <= 0 {
 				t.Errorf("%s of %s in %s: %+v", metric, name, caseName, row)
 			}
 		}
 	}
-	for metric, baseline := range map[string]string{stats.NATKept: "selvage:routed", stats.ConnRival: "kernel:egress", stats.LossBelow: "selvage:tunnel"} {
+	for metric, baseline := range map[string]string{egress.NATKept: "selvage:routed", egress.ConnRival: "kernel:egress", egress.LossBelow: "selvage:tunnel"} {
 		if row, ok := stats.Find(r.Summary, "selvage", "egress", metric); !ok || row.Baseline != baseline {
 			t.Errorf("%s: %+v, want against %s", metric, row, baseline)
 		}
 	}
-	if r.Experiment != stats.Egress || !r.Verdict.Refused || len(r.Targets) != 2 || r.Targets[1].HeaderTax < 0.005 || r.Targets[1].HeaderTax > 0.006 {
+	if r.Experiment != egress.Name || !r.Verdict.Refused || len(r.Targets) != 2 || r.Targets[1].HeaderTax < 0.005 || r.Targets[1].HeaderTax > 0.006 {
 		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Targets)
 	}
 	if len(r.Topology.Nodes) != 4 || len(r.Environment.Offloads["underlay"]) == 0 || r.Environment.MTU["inner"] != 8950 {
@@ -85,17 +86,17 @@ func TestEgressLive(t *testing.T) {
 // that need no tunnel.
 func TestEgressTroubleshoot(t *testing.T) {
 	tier.Long(t, "TestEgressLive, and lab/diagnose's tests of findings on recorded results")
-	r := egress(t, "--troubleshoot", "--wire", "0", "--measure", "tcp", "--underlay-mtu", "1500", "--stages", "tunnel,egress")
+	r := measuredEgress(t, "--troubleshoot", "--wire", "0", "--measure", "tcp", "--underlay-mtu", "1500", "--stages", "tunnel,egress")
 	for _, name := range []string{"kernel", "selvage"} {
 		for _, caseName := range []string{"tunnel-free", "egress-free"} {
-			row, ok := stats.Find(r.Summary, name+stats.ChecksumOff, caseName, stats.Decisive)
+			row, ok := stats.Find(r.Summary, name+egress.ChecksumOff, caseName, stats.Decisive)
 			if !ok || row.Median <= 0 || row.Baseline != name+":node-free" {
 				t.Errorf("%s of %s without checksum offload: %+v", caseName, name, row)
 			}
 		}
 	}
-	if !slices.ContainsFunc(r.Verdict.Findings, func(f string) bool {
-		return strings.HasPrefix(f, "3 Tunnel checksum: without its transmit checksum offload the kernel")
+	if !slices.ContainsFunc(r.Verdict.Findings, func(f result.Finding) bool {
+		return strings.HasPrefix(f.String(), "3 Tunnel checksum: without its transmit checksum offload the kernel")
 	}) {
 		t.Errorf("findings %q", r.Verdict.Findings)
 	}

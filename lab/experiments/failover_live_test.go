@@ -6,14 +6,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// failover runs selvage lab failover with little traffic to its end, and checks that its
+// measuredFailover runs selvage lab failover with little traffic to its end, and checks that its
 // result is good and that nothing else is left of it.
-func failover(t *testing.T, args ...string) result.Result {
+func measuredFailover(t *testing.T, args ...string) result.Result {
 	t.Helper()
 	t.Parallel()
 	root := t.TempDir()
@@ -46,18 +47,18 @@ func went(t *testing.T, r result.Result, kills int) {
 		t.Fatalf("%d kills, want %d", len(r.Samples), kills)
 	}
 	for _, s := range r.Samples {
-		if s.Metrics[stats.WentOn] != 20 || s.Metrics[stats.Connections] != 20 {
-			t.Errorf("%s: %v of %v connections survived", s.Case, s.Metrics[stats.WentOn], s.Metrics[stats.Connections])
+		if s.Metrics[inject.WentOn] != 20 || s.Metrics[inject.Connections] != 20 {
+			t.Errorf("%s: %v of %v connections survived", s.Case, s.Metrics[inject.WentOn], s.Metrics[inject.Connections])
 		}
 	}
 }
 
 // A dead tunnel endpoint takes the flows of its paths down, for a while.
 func TestFailoverOfEndpoints(t *testing.T) {
-	r := failover(t, "--what", "tep", "--kills", "1")
+	r := measuredFailover(t, "--what", "tep", "--kills", "1")
 	went(t, r, 1)
 	for _, s := range r.Samples {
-		if s.Metrics[stats.AffectedFlows] == 0 || s.Metrics[stats.Lost] == 0 || s.Metrics[stats.Repair] <= 0 || s.Metrics["step_noticed"] <= 0 {
+		if s.Metrics[inject.AffectedFlows] == 0 || s.Metrics[inject.Lost] == 0 || s.Metrics[inject.Repair] <= 0 || s.Metrics["step_noticed"] <= 0 {
 			t.Errorf("%s: %v, want flows that were hit and repaired", s.Case, s.Metrics)
 		}
 	}
@@ -66,11 +67,11 @@ func TestFailoverOfEndpoints(t *testing.T) {
 // An edge's data path goes on without its process: nothing is lost.
 func TestFailoverOfEdges(t *testing.T) {
 	tier.Long(t, "TestFailoverOfEndpoints, and the end-to-end tests of data paths that outlive their process")
-	r := failover(t, "--what", "edge", "--kills", "2")
+	r := measuredFailover(t, "--what", "edge", "--kills", "2")
 	went(t, r, 2)
 	for _, s := range r.Samples {
-		if s.Metrics[stats.Lost] > 0 {
-			t.Errorf("%s: %v packets were lost", s.Case, s.Metrics[stats.Lost])
+		if s.Metrics[inject.Lost] > 0 {
+			t.Errorf("%s: %v packets were lost", s.Case, s.Metrics[inject.Lost])
 		}
 	}
 }
@@ -78,10 +79,10 @@ func TestFailoverOfEdges(t *testing.T) {
 // A gateway that dies is replaced, and its connections go on.
 func TestFailoverOfGateways(t *testing.T) {
 	tier.Long(t, "TestFailoverOfEndpoints, and the end-to-end tests of gateways that fail over")
-	r := failover(t, "--what", "gateway", "--kills", "2", "--faults", "link-down,blackhole")
+	r := measuredFailover(t, "--what", "gateway", "--kills", "2", "--faults", "link-down,blackhole")
 	went(t, r, 2)
 	for _, s := range r.Samples {
-		if s.Metrics[stats.AffectedFlows] != 8 || s.Metrics["step_noticed"] <= 0 {
+		if s.Metrics[inject.AffectedFlows] != 8 || s.Metrics["step_noticed"] <= 0 {
 			t.Errorf("%s: %v, want all flows hit, and the edges to tell of it", s.Case, s.Metrics)
 		}
 	}

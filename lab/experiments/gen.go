@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 )
 
@@ -163,11 +164,11 @@ func (c *Gen) tunnel() *gen.Tunnel {
 }
 
 // Run sends and says what arrived.
-func (c *Gen) Run(ctx context.Context, console *Console) error {
+func (c *Gen) Run(ctx context.Context, console *experiment.Console) error {
 	if os.Geteuid() != 0 {
 		return errors.New("XDP programs and network namespaces need root: run it with sudo")
 	}
-	ctx, stop := withHangup(ctx)
+	ctx, stop := experiment.WithHangup(ctx)
 	defer stop()
 	if len(c.Interface) == 0 {
 		return c.loop(ctx, console)
@@ -180,7 +181,7 @@ func (c *Gen) Run(ctx context.Context, console *Console) error {
 }
 
 // loop is the generator without a device, or anybody's interface.
-func (c *Gen) loop(ctx context.Context, console *Console) error {
+func (c *Gen) loop(ctx context.Context, console *experiment.Console) error {
 	load := c.load()
 	self, err := gen.Ceiling(ctx, gen.Loop{
 		Stream: c.stream(), Tunnel: c.tunnel(), Core: c.Core, Load: load, Runs: 1,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/gen"
 )
 
@@ -104,4 +105,10 @@ foreign arp  2
 	if out.String() != want {
 		t.Errorf("table:\n%swant:\n%s", &out, want)
 	}
+}
+
+// parse reads a command line of selvage lab.
+func parse(args ...string) (*Commands, error) {
+	c := NewCommands()
+	return &c, experimenttest.Parse(&c, args...)
 }

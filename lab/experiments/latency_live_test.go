@@ -5,14 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/latency"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// latency runs selvage lab latency to its end, and checks that its result is good and that
+// measuredLatency runs selvage lab latency to its end, and checks that its result is good and that
 // nothing else is left of it.
-func latency(t *testing.T, args ...string) result.Result {
+func measuredLatency(t *testing.T, args ...string) result.Result {
 	t.Helper()
 	t.Parallel()
 	p := start(t, append([]string{"lab", "latency", "--results", t.TempDir(), "-o", "json", "--rounds", "1",
@@ -41,8 +42,8 @@ func latency(t *testing.T, args ...string) result.Result {
 // every sample says all that it has to, and rows hold it against what it is compared with. A
 // sample that cannot show that its policy is in force, and nothing else, fails.
 func TestLatencyLive(t *testing.T) {
-	r := latency(t, "--targets", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--measure", "rr,udp", "--app")
-	for _, metric := range []string{stats.RRP50, "rr_p9999", "rr_rtt", stats.UDPRate} {
+	r := measuredLatency(t, "--targets", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--measure", "rr,udp", "--app")
+	for _, metric := range []string{latency.RRP50, "rr_p9999", "rr_rtt", latency.UDPRate} {
 		for _, caseName := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
 			if row, ok := stats.Find(r.Summary, "selvage", caseName, metric); !ok || row.Median <= 0 {
 				t.Errorf("%s in %s: %+v", metric, caseName, row)
@@ -65,12 +66,12 @@ func TestLatencyLive(t *testing.T) {
 	if !slices.ContainsFunc(r.Summary, func(row result.Row) bool { return row.Metric == "udp_vs_kernel" && row.Baseline == "kernel:rules-100" }) {
 		t.Error("no row holds Selvage's datagrams against the kernel's")
 	}
-	if !r.Verdict.Refused || r.Experiment != stats.Latency || len(r.Targets) != 2 {
+	if !r.Verdict.Refused || r.Experiment != latency.Name || len(r.Targets) != 2 {
 		t.Errorf("%s, %+v, %+v", r.Experiment, r.Verdict, r.Targets)
 	}
 	distributions := 0
 	for _, s := range r.Samples {
-		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Target == "kernel" && s.Metrics[stats.RRP50] > 0 {
+		if len(s.Latency) > 0 && s.Case == "rules-0" && s.Target == "kernel" && s.Metrics[latency.RRP50] > 0 {
 			distributions++
 		}
 	}
@@ -83,7 +84,7 @@ func TestLatencyLive(t *testing.T) {
 func checkAdded(t *testing.T, r result.Result, name string, cases ...string) {
 	t.Helper()
 	for _, caseName := range cases {
-		added, ok := stats.Find(r.Summary, name, caseName, stats.RRAdded)
+		added, ok := stats.Find(r.Summary, name, caseName, latency.RRAdded)
 		if !ok || !strings.HasPrefix(added.Baseline, name+":") || added.Distinguishable {
 			t.Errorf("%s of %s adds %+v", caseName, name, added)
 		}
@@ -94,7 +95,7 @@ func checkAdded(t *testing.T, r result.Result, name string, cases ...string) {
 func TestLatencyTargets(t *testing.T) {
 	tier.Long(t, "TestLatencyLive, and lab/topo's TestPairs and TestFirewallKernel")
 	targets := []string{"plain", "kernel", "ovs", "selvage"}
-	r := latency(t, "--targets", strings.Join(targets, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
+	r := measuredLatency(t, "--targets", strings.Join(targets, ","), "--scenarios", "same-host", "--rules", "0,1,2000", "--measure", "rr", "--pairs", "2")
 	for _, name := range targets {
 		cases := []string{"same-host-off", "same-host-off-x2", "rules-0"}
 		if name != "plain" {
@@ -103,7 +104,7 @@ func TestLatencyTargets(t *testing.T) {
 			cases = append(cases, policed...)
 		}
 		for _, caseName := range cases {
-			if row, ok := stats.Find(r.Summary, name, caseName, stats.RRP50); !ok || row.Median <= 0 || row.N != 1 {
+			if row, ok := stats.Find(r.Summary, name, caseName, latency.RRP50); !ok || row.Median <= 0 || row.N != 1 {
 				t.Errorf("%s of %s: %+v", caseName, name, row)
 			}
 		}
@@ -113,8 +114,8 @@ func TestLatencyTargets(t *testing.T) {
 // The other instruments.
 func TestLatencyInstruments(t *testing.T) {
 	tier.Long(t, "lab/measure's TestConnections and TestInstruments, and TestLatencyLive")
-	r := latency(t, "--targets", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--rate", "500", "--at-once", "8")
-	for _, metric := range []string{stats.RR1P50, "open_p50", stats.CRRRate, stats.ConnRate, "udprr_p50", stats.Decisive} {
+	r := measuredLatency(t, "--targets", "kernel,selvage", "--scenarios", "two-hosts", "--rules", "0,100", "--pairs", "1", "--rate", "500", "--at-once", "8")
+	for _, metric := range []string{latency.RR1P50, "open_p50", latency.CRRRate, latency.ConnRate, "udprr_p50", stats.Decisive} {
 		for _, caseName := range []string{"rules-0", "rules-100", "two-hosts-off", "two-hosts-on"} {
 			if row, ok := stats.Find(r.Summary, "selvage", caseName, metric); !ok || row.Median <= 0 {
 				t.Errorf("%s in %s: %+v", metric, caseName, row)

@@ -17,34 +17,16 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/cli"
+	"github.com/selvage/selvage/lab/experiment/ab"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/machine"
+	"github.com/selvage/selvage/test/testprogram"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// mark makes this binary be the program, with all that it starts: edges and
-// instruments. Its value tells the processes of one test from all others.
-const mark = "SELVAGE_TEST_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(mark) != "" {
-		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
-	}
-	if err := machine.OwnRun(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if err := os.Setenv(mark, "beds"); err != nil { // for edges that tests start themselves
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	tier.SideBySide(4)
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { testprogram.Main(m, 4) }
 
 const stateRoot = "/run/selvage/lab"
 
@@ -96,7 +78,7 @@ func newProgram(t *testing.T, args ...string) *program {
 	}
 	p := &program{t: t, token: fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano()), lines: make(chan string, 1000), ended: make(chan struct{}), labs: map[string]bool{}}
 	p.cmd = exec.Command(self, args...)
-	p.cmd.Env = append(os.Environ(), mark+"="+p.token)
+	p.cmd.Env = append(os.Environ(), testprogram.Mark+"="+p.token)
 	return p
 }
 
@@ -212,7 +194,7 @@ func (p *program) left() []string {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range environments {
 		data, err := os.ReadFile(file)
-		if err == nil && bytes.Contains(data, []byte(mark+"="+p.token)) {
+		if err == nil && bytes.Contains(data, []byte(testprogram.Mark+"="+p.token)) {
 			left = append(left, "process "+filepath.Base(filepath.Dir(file)))
 		}
 	}
@@ -244,9 +226,9 @@ func results(t *testing.T, root string) []string {
 	return dirs
 }
 
-// ab runs selvage lab ab to its end, and checks that its result is good and that
+// measuredAb runs selvage lab ab to its end, and checks that its result is good and that
 // nothing else is left of it.
-func ab(t *testing.T, args ...string) (r result.Result, dir string) {
+func measuredAb(t *testing.T, args ...string) (r result.Result, dir string) {
 	t.Helper()
 	t.Parallel()
 	root := t.TempDir()
@@ -286,7 +268,7 @@ func ab(t *testing.T, args ...string) (r result.Result, dir string) {
 
 func TestAb(t *testing.T) {
 	targets := []string{"plain", "kernel", "selvage"}
-	r, dir := ab(t, "--targets", strings.Join(targets, ","), "--cases", "tcp,rr,udp,transit")
+	r, dir := measuredAb(t, "--targets", strings.Join(targets, ","), "--cases", "tcp,rr,udp,transit")
 	saved, err := result.ReadFile(filepath.Join(dir, "result.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -294,10 +276,10 @@ func TestAb(t *testing.T) {
 	if a, b := marshal(t, r), marshal(t, saved); a != b {
 		t.Error("standard output and result.json differ")
 	}
-	if len(r.Samples) != 3*6 || len(r.Summary) != 3*len(stats.Metrics()) {
-		t.Errorf("%d samples and %d rows, want 18 and %d", len(r.Samples), len(r.Summary), 3*len(stats.Metrics()))
+	if len(r.Samples) != 3*6 || len(r.Summary) != 3*len(ab.Metrics()) {
+		t.Errorf("%d samples and %d rows, want 18 and %d", len(r.Samples), len(r.Summary), 3*len(ab.Metrics()))
 	}
-	for _, m := range stats.Metrics() {
+	for _, m := range ab.Metrics() {
 		for _, name := range targets {
 			if row, ok := stats.Find(r.Summary, name, m.Case, m.Name); !ok || row.N != 1 || (row.Median <= 0 && m.Name != "retransmits" && m.Name != "udp_loss_ppm") {
 				t.Errorf("%s %s of %s: %+v", m.Case, m.Name, name, row)
@@ -373,7 +355,7 @@ func checkReport(t *testing.T, dir string, r result.Result) {
 // the end systems compute checksums; bridges leave netfilter out. The result has the shape of
 // that network.
 func TestAbNetwork(t *testing.T) {
-	r, _ := ab(t, "--targets", "wire,kernel,selvage", "--cases", "tcp", "--family", "6", "--underlay-mtu", "9000", "--bridge-netfilter", "off",
+	r, _ := measuredAb(t, "--targets", "wire,kernel,selvage", "--cases", "tcp", "--family", "6", "--underlay-mtu", "9000", "--bridge-netfilter", "off",
 		"--offload", "underlay:tx-udp_tnl-segmentation=off,client:tx-checksum-ip-generic=off")
 	checkSamples(t, r, 8930-52)
 	if mtu := r.Environment.MTU; mtu["underlay"] != 9000 || mtu["inner"] != 8930 {

@@ -1,6 +1,7 @@
 package experiments_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,14 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/mtu"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// mtu runs selvage lab mtu to its end, and checks that its result is good and that
+// measuredMtu runs selvage lab mtu to its end, and checks that its result is good and that
 // nothing else is left of it.
-func mtu(t *testing.T, args ...string) result.Result {
+func measuredMtu(t *testing.T, args ...string) result.Result {
 	t.Helper()
 	t.Parallel()
 	root := t.TempDir()
@@ -42,7 +44,7 @@ func mtu(t *testing.T, args ...string) result.Result {
 // blackHole is the summary's word on a target.
 func blackHole(t *testing.T, r result.Result, target string) float64 {
 	t.Helper()
-	row, ok := stats.Find(r.Summary, target, stats.HoleCase, stats.BlackHole)
+	row, ok := stats.Find(r.Summary, target, mtu.HoleCase, mtu.BlackHole)
 	if !ok || row.N != 4 {
 		t.Errorf("%s: black hole %+v, want one of 4 transfers", target, row)
 	}
@@ -56,7 +58,7 @@ func TestMtuHole(t *testing.T) {
 	if tier.IsLong() {
 		holes["plain"], cases = 0, "hole,fixes"
 	}
-	r := mtu(t, "--cases", cases, "--targets", strings.Join(slices.Sorted(maps.Keys(holes)), ","), "--hole-duration", "1s", "--duration", "200ms")
+	r := measuredMtu(t, "--cases", cases, "--targets", strings.Join(slices.Sorted(maps.Keys(holes)), ","), "--hole-duration", "1s", "--duration", "200ms")
 	for target, want := range holes {
 		if got := blackHole(t, r, target); got != want {
 			t.Errorf("%s: black hole %v, want %v", target, got, want)
@@ -64,7 +66,7 @@ func TestMtuHole(t *testing.T) {
 	}
 	for _, s := range r.Samples {
 		_, stalled := stats.Stalled(s)
-		if want := s.Target == "kernel" && stats.IsHole(s.Case); !stats.IsSize(s.Case) && stalled != want {
+		if want := s.Target == "kernel" && mtu.IsHole(s.Case); !mtu.IsSize(s.Case) && stalled != want {
 			t.Errorf("%s of %s: stalled %v, want %v: %v", s.Case, s.Target, stalled, want, s.Series)
 		}
 	}
@@ -78,12 +80,12 @@ func TestMtuHole(t *testing.T) {
 			continue
 		}
 		for caseName, mss := range want {
-			if !tier.IsLong() && !stats.IsHole(caseName) {
+			if !tier.IsLong() && !mtu.IsHole(caseName) {
 				continue
 			}
 			row, _ := stats.Find(r.Summary, target, caseName, "mss")
 			throughput, ok := stats.Find(r.Summary, target, caseName, stats.Decisive)
-			if row.Median != mss || !ok || (throughput.Median > 0) != (target != "kernel" || !stats.IsHole(caseName)) {
+			if row.Median != mss || !ok || (throughput.Median > 0) != (target != "kernel" || !mtu.IsHole(caseName)) {
 				t.Errorf("%s of %s: MSS %v, want %v; throughput %+v", caseName, target, row.Median, mss, throughput)
 			}
 		}
@@ -102,7 +104,7 @@ func checkSizes(t *testing.T, r result.Result, searches int) {
 	t.Helper()
 	seen := 0
 	for _, s := range r.Samples {
-		if !stats.IsSize(s.Case) {
+		if !mtu.IsSize(s.Case) {
 			continue
 		}
 		seen++
@@ -126,18 +128,18 @@ func checkSizes(t *testing.T, r result.Result, searches int) {
 // carries no conclusion.
 func TestMtuJumbo(t *testing.T) {
 	tier.Long(t, "TestAbNetwork has large packets, TestMtuHole the experiment")
-	r := mtu(t, "--cases", "jumbo,sweep", "--targets", "plain,selvage")
+	r := measuredMtu(t, "--cases", "jumbo,sweep", "--targets", "plain,selvage")
 	swept := 0
 	for _, s := range r.Samples {
 		want := 8898.0
-		if size, flows, ok := stats.Swept(s.Case); ok {
+		if size, flows, ok := mtu.Swept(s.Case); ok {
 			swept++
 			want = float64(size)
 			if s.Metrics["streams"] != float64(flows) {
 				t.Errorf("%s: %v streams", s.Case, s.Metrics["streams"])
 			}
 		}
-		if stats.IsSize(s.Case) {
+		if mtu.IsSize(s.Case) {
 			if s.Metrics["largest_size"] != 8950 {
 				t.Errorf("%s of %s: %v", s.Case, s.Target, s.Metrics)
 			}
@@ -147,7 +149,7 @@ func TestMtuJumbo(t *testing.T) {
 			t.Errorf("%s of %s: MSS %v, want %v; %v Gbit/s", s.Case, s.Target, s.Metrics["mss"], want, s.Metrics[stats.Decisive])
 		}
 	}
-	if findings := strings.Join(r.Verdict.Findings, "\n"); swept != 8 || !r.Verdict.Refused || !strings.Contains(findings, "1 round cannot tell a ceiling from noise") {
+	if findings := fmt.Sprint(r.Verdict.Findings); swept != 8 || !r.Verdict.Refused || !strings.Contains(findings, "1 round cannot tell a ceiling from noise") {
 		t.Errorf("%d samples of the sweep, %+v", swept, r.Verdict)
 	}
 }

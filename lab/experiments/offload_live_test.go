@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/offload"
 	"github.com/selvage/selvage/lab/result"
-	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -43,11 +43,11 @@ func TestOffload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) != 2*len(states) || r.Experiment != stats.Offload || !r.Verdict.Refused {
+	if len(r.Samples) != 2*len(states) || r.Experiment != offload.Name || !r.Verdict.Refused {
 		t.Errorf("%d samples of %s, %+v", len(r.Samples), r.Experiment, r.Verdict)
 	}
 	for _, s := range r.Samples {
-		if s.Error != "" || s.Metrics[stats.Throughput] <= 0 || s.Metrics[stats.Processor] <= 0 || s.Metrics["streams"] != 8 || s.Metrics["csum_errors"] != 0 {
+		if s.Error != "" || s.Metrics[offload.Throughput] <= 0 || s.Metrics[offload.Processor] <= 0 || s.Metrics["streams"] != 8 || s.Metrics["csum_errors"] != 0 {
 			t.Errorf("%s of %s: %v %s", s.Case, s.Target, s.Metrics, s.Error)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/selvage/selvage/lab/report"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -21,20 +21,24 @@ type Report struct {
 
 // Run computes summary and verdict again from the samples and writes the report.
 // The result itself stays as it is.
-func (c *Report) Run(_ context.Context, console *Console) error {
+func (c *Report) Run(_ context.Context, console *experiment.Console) error {
 	r, err := result.ReadFile(c.Result)
 	if err != nil {
 		return err
 	}
-	conclude(&r)
+	e, err := madeBy(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Result, err)
+	}
+	experiment.Conclude(e, &r)
 	if c.Output == "-" {
-		return report.HTML(console.Out, r)
+		return e.Page(console.Out, r)
 	}
 	name := c.Output
 	if name == "" {
-		name = filepath.Join(filepath.Dir(c.Result), reportFile)
+		name = filepath.Join(filepath.Dir(c.Result), experiment.ReportFile)
 	}
-	if err := writeFile(name, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
+	if err := experiment.WriteFile(name, func(w io.Writer) error { return e.Page(w, r) }); err != nil {
 		return err
 	}
 	fmt.Fprintln(console.Err, name)
@@ -45,7 +49,7 @@ func (c *Report) Run(_ context.Context, console *Console) error {
 type Restore struct{}
 
 // Run removes what labs left behind whose process is dead, and lists them.
-func (*Restore) Run(ctx context.Context, console *Console) error {
+func (*Restore) Run(ctx context.Context, console *experiment.Console) error {
 	if os.Geteuid() != 0 {
 		return errors.New("removing network namespaces needs root: run it with sudo")
 	}

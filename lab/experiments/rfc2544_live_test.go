@@ -7,14 +7,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/experiment/cache"
+	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/transit"
 	"github.com/selvage/selvage/test/tier"
 )
 
-// transit runs an experiment on transit to its end, and checks that its result is good
+// measuredTransit runs an experiment on transit to its end, and checks that its result is good
 // and that nothing else is left of it.
-func transit(t *testing.T, args ...string) result.Result {
+func measuredTransit(t *testing.T, args ...string) result.Result {
 	t.Helper()
 	t.Parallel()
 	root := t.TempDir()
@@ -48,26 +51,26 @@ func TestRfc2544(t *testing.T) {
 	if tier.IsLong() {
 		targets, sizes = append(targets, "kernel", "kernel-route"), append(sizes, "1500")
 	}
-	r := transit(t, "rfc2544", "--targets", strings.Join(targets, ","), "--sizes", strings.Join(sizes, ","), "--directions", "encap,decap", "--loss-curve")
+	r := measuredTransit(t, "rfc2544", "--targets", strings.Join(targets, ","), "--sizes", strings.Join(sizes, ","), "--directions", "encap,decap", "--loss-curve")
 	if len(r.Samples) != len(targets)*len(sizes)*2 || len(r.Targets) != len(targets) {
 		t.Fatalf("%d samples of %d targets, want one of each of %v, %v and both directions", len(r.Samples), len(r.Targets), targets, sizes)
 	}
 	for _, s := range r.Samples {
 		m := s.Metrics
-		traffic, ok := stats.Transit(s.Case)
+		traffic, ok := rfc2544.Transit(s.Case)
 		if !ok || (traffic.Size != 64 && traffic.Size != 1518) {
 			t.Errorf("case %s", s.Case)
 		}
 		overhead := map[string]float64{"kernel": 50, "selvage": 50}[s.Target]
-		if m[stats.NDR] <= 0 || m[stats.PDR] < m[stats.NDR] || m[stats.Ceiling] <= 0 || m[stats.NSPerPacket] <= m[stats.DeviceNS] || m["frame_out"] != float64(traffic.Size)+overhead {
+		if m[transit.NDR] <= 0 || m[transit.PDR] < m[transit.NDR] || m[transit.GeneratorCeiling] <= 0 || m[transit.NSPerPacket] <= m[transit.DeviceNS] || m["frame_out"] != float64(traffic.Size)+overhead {
 			t.Errorf("%s of %s: %v", s.Case, s.Target, m)
 		}
-		for _, name := range []string{"latency_min", "latency_mean", stats.LatencyP50, stats.LatencyP99, "latency_p999", "latency_p50_10", "latency_p99_50", "latency_p99_90"} {
+		for _, name := range []string{"latency_min", "latency_mean", transit.LatencyP50, transit.LatencyP99, "latency_p999", "latency_p50_10", "latency_p99_50", "latency_p99_90"} {
 			if m[name] <= 0 {
 				t.Errorf("%s of %s: %s is %v µs", s.Case, s.Target, name, m[name])
 			}
 		}
-		if m[stats.LatencyP99] < m[stats.LatencyP50] || len(s.Latency) == 0 || len(s.Series[stats.LossLoad]) != len(s.Series[stats.LossShare]) {
+		if m[transit.LatencyP99] < m[transit.LatencyP50] || len(s.Latency) == 0 || len(s.Series[transit.LossLoad]) != len(s.Series[transit.LossShare]) {
 			t.Errorf("%s of %s: latency %v, loss %v", s.Case, s.Target, s.Latency, s.Series)
 		}
 		egress := m["forwarded"] * (m["frame_out"] + 20) * 8 / 1000
@@ -75,7 +78,7 @@ func TestRfc2544(t *testing.T) {
 			t.Errorf("%s of %s: egress %v Gbit/s, want %v; share of the line %v", s.Case, s.Target, m["egress"], egress, m["line_share"])
 		}
 	}
-	if row, ok := stats.Find(r.Summary, "selvage", "encap-64", stats.NDR); !ok || row.Baseline != "limit" || row.Unit != "Mpps" {
+	if row, ok := stats.Find(r.Summary, "selvage", "encap-64", transit.NDR); !ok || row.Baseline != "limit" || row.Unit != "Mpps" {
 		t.Errorf("summary %+v", row)
 	}
 }
@@ -85,18 +88,18 @@ func TestCache(t *testing.T) {
 	if tier.IsLong() {
 		flows, routes, samples = "1,100", "0,50", 8
 	}
-	r := transit(t, "cache", "--flows", flows, "--routes", routes)
+	r := measuredTransit(t, "cache", "--flows", flows, "--routes", routes)
 	if len(r.Samples) != samples {
 		t.Fatalf("%d samples, want %d", len(r.Samples), samples)
 	}
 	for _, s := range r.Samples {
-		hits := s.Metrics[stats.HitRate]
-		if s.Metrics[stats.NSPerPacket] <= s.Metrics[stats.DeviceNS] || s.Metrics["forwarded"] <= 0 ||
-			(s.Target == stats.CacheOn) != (hits > 0.9) || (s.Target == stats.CacheOff) != (hits == 0) {
+		hits := s.Metrics[cache.HitRate]
+		if s.Metrics[transit.NSPerPacket] <= s.Metrics[transit.DeviceNS] || s.Metrics["forwarded"] <= 0 ||
+			(s.Target == cache.CacheOn) != (hits > 0.9) || (s.Target == cache.CacheOff) != (hits == 0) {
 			t.Errorf("%s of %s: %v", s.Case, s.Target, s.Metrics)
 		}
 	}
-	if _, ok := stats.Find(r.Summary, stats.CacheOn, "flows-100-routes-50", stats.NSPerPacket); !ok {
+	if _, ok := stats.Find(r.Summary, cache.CacheOn, "flows-100-routes-50", transit.NSPerPacket); !ok {
 		t.Errorf("no row for 100 flows and 50 routes in %+v", r.Summary)
 	}
 }

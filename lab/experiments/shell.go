@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/lab/experiment"
 )
 
 // Shell is the command line of two hosts to play with.
@@ -21,21 +23,21 @@ type Shell struct {
 }
 
 // Run builds the hosts, runs a shell among them, and removes everything when that ends.
-func (c *Shell) Run(ctx context.Context, console *Console) (err error) {
+func (c *Shell) Run(ctx context.Context, console *experiment.Console) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
-	ctx, stop := withHangup(ctx)
+	ctx, stop := experiment.WithHangup(ctx)
 	defer stop()
-	restoreDead(ctx, console.Err)
+	experiment.RestoreDead(ctx, console.Err)
 	w, err := newShellWorld(ctx)
 	if w != nil {
-		defer func() { err = removed(ctx, err, w.close()) }()
+		defer func() { err = experiment.Removed(ctx, err, w.close()) }()
 	}
 	if err != nil {
 		return err
 	}
-	interactive := c.Command == "" && terminal(os.Stdin)
+	interactive := c.Command == "" && experiment.Terminal(os.Stdin)
 	if interactive {
 		fmt.Fprintf(console.Err, "\n%s\n", w.readme)
 	}
@@ -55,7 +57,7 @@ func (exitStatus) Error() string { return "" }
 func (e exitStatus) ExitCode() int { return int(e) }
 
 // shell runs the user's shell until it ends or ctx does.
-func (c *Shell) shell(ctx context.Context, w *shellWorld, console *Console, interactive bool) error {
+func (c *Shell) shell(ctx context.Context, w *shellWorld, console *experiment.Console, interactive bool) error {
 	program := os.Getenv("SHELL")
 	if program == "" {
 		program = "/bin/sh"
@@ -75,7 +77,7 @@ func (c *Shell) shell(ctx context.Context, w *shellWorld, console *Console, inte
 	// Should this process be killed, its edges are gone, and a shell among them is of no use.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGHUP}
 	end := syscall.SIGTERM
-	switch onTerminal := terminal(os.Stdin); {
+	switch onTerminal := experiment.Terminal(os.Stdin); {
 	case interactive:
 		end = syscall.SIGHUP // interactive shells ignore SIGTERM
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(os.Stdin.Fd())

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/test/testprogram"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -139,7 +140,7 @@ func TestShellNeedsRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "lab", "shell")
-	cmd.Dir, cmd.Env = "/", append(os.Environ(), mark+"=shell")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), testprogram.Mark+"=shell")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if want := "selvage: network namespaces and BPF need root: run it with sudo\n"; err == nil || string(out) != want {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/sizing"
 	"github.com/selvage/selvage/lab/stats"
@@ -51,7 +53,7 @@ func (c *Size) Validate() error {
 }
 
 // Run reckons and prints.
-func (c *Size) Run(_ context.Context, console *Console) error {
+func (c *Size) Run(_ context.Context, console *experiment.Console) error {
 	bus, err := sizing.FindBus(c.Pcie)
 	if err != nil {
 		return fmt.Errorf("--pcie: %w", err)
@@ -79,7 +81,7 @@ func (c *Size) cost() (sizing.Cost, error) {
 	if err != nil {
 		return sizing.Cost{}, err
 	}
-	cost, err := sizing.From(r, c.Target, c.Frame)
+	cost, err := rfc2544.From(r, c.Target, c.Frame)
 	if err != nil {
 		return sizing.Cost{}, fmt.Errorf("--from %s: %w", c.From, err)
 	}

@@ -10,9 +10,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/sizing"
-	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/transit"
 )
 
 // size runs the command as a user does.
@@ -27,14 +29,14 @@ func size(t *testing.T, args ...string) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err = c.Run(t.Context(), &Console{Out: &out, Err: &out})
+	err = c.Run(t.Context(), &experiment.Console{Out: &out, Err: &out})
 	return out.String(), err
 }
 
 func TestSize(t *testing.T) {
-	r := result.Result{Schema: result.Schema, Experiment: stats.RFC2544}
+	r := result.Result{Schema: result.Schema, Experiment: rfc2544.Name}
 	for caseName, mpps := range map[string]float64{"encap-64": 1.5, "encap-1518": 0.75} {
-		r.Samples = append(r.Samples, result.Sample{Target: "selvage", Case: caseName, Round: 1, Metrics: map[string]float64{stats.MppsPerCore: mpps}})
+		r.Samples = append(r.Samples, result.Sample{Target: "selvage", Case: caseName, Round: 1, Metrics: map[string]float64{transit.MppsPerCore: mpps}})
 	}
 	name := filepath.Join(t.TempDir(), "result.json")
 	f, err := os.Create(name)

@@ -17,13 +17,13 @@ type Result struct {
 	Experiment  string            `json:"experiment"`
 	Started     time.Time         `json:"started"`
 	Duration    float64           `json:"duration_s"`
-	Command     []string          `json:"command"`
-	Parameters  map[string]string `json:"parameters"`
+	Command     []string          `json:"command" jsonschema:"nullable"`
+	Parameters  map[string]string `json:"parameters" jsonschema:"nullable"`
 	Environment Environment       `json:"environment"`
 	Topology    Topology          `json:"topology"`
-	Targets     []Target          `json:"targets"`
-	Samples     []Sample          `json:"samples"`
-	Summary     []Row             `json:"summary"`
+	Targets     []Target          `json:"targets" jsonschema:"nullable"`
+	Samples     []Sample          `json:"samples" jsonschema:"nullable"`
+	Summary     []Row             `json:"summary" jsonschema:"nullable"`
 	Verdict     Verdict           `json:"verdict"`
 }
 
@@ -33,23 +33,23 @@ type Environment struct {
 	CPU         string                     `json:"cpu"`
 	Cores       int                        `json:"cores"`
 	MemoryBytes int64                      `json:"memory_bytes"`
-	Versions    map[string]string          `json:"versions"` // selvage, iperf3, iproute2, ovs …
-	Offloads    map[string]map[string]bool `json:"offloads"` // interface role → ethtool feature → on
-	MTU         map[string]int             `json:"mtu"`      // "underlay", "inner", "plain"
-	Sysctls     map[string]string          `json:"sysctls"`
+	Versions    map[string]string          `json:"versions" jsonschema:"nullable"` // selvage, iperf3, iproute2, ovs …
+	Offloads    map[string]map[string]bool `json:"offloads" jsonschema:"nullable"` // interface role → ethtool feature → on
+	MTU         map[string]int             `json:"mtu" jsonschema:"nullable"`      // "underlay", "inner", "plain"
+	Sysctls     map[string]string          `json:"sysctls" jsonschema:"nullable"`
 }
 
 // Topology is the picture of what was measured, left to right.
 type Topology struct {
-	Nodes []Node `json:"nodes"`
-	Links []Link `json:"links"`
+	Nodes []Node `json:"nodes" jsonschema:"nullable"`
+	Links []Link `json:"links" jsonschema:"nullable"`
 }
 
 // Node is a host or an end system.
 type Node struct {
 	Name  string   `json:"name"`
 	Role  string   `json:"role"` // "client", "host", "server"
-	Addrs []string `json:"addrs"`
+	Addrs []string `json:"addrs" jsonschema:"nullable"`
 }
 
 // Link joins two nodes by name.
@@ -78,7 +78,7 @@ type Sample struct {
 	Start    float64 `json:"start_s"` // since Result.Started
 	Duration float64 `json:"duration_s"`
 	// Metrics holds the sample's figures by name, in the units of the summary.
-	Metrics map[string]float64 `json:"metrics"`
+	Metrics map[string]float64 `json:"metrics" jsonschema:"nullable"`
 	// Series holds one value a reporting interval (a second with iperf3), one a slice, or
 	// one a source port, by name.
 	Series map[string][]float64 `json:"series,omitempty"`
@@ -130,7 +130,36 @@ type Row struct {
 // Verdict is the experiment's answer in words.
 type Verdict struct {
 	// Refused is set when noise or errors forbid a conclusion; Sentence then says why.
-	Refused  bool     `json:"refused"`
-	Sentence string   `json:"sentence"`
-	Findings []string `json:"findings"` // one sentence each: cause and advice
+	Refused  bool      `json:"refused"`
+	Sentence string    `json:"sentence"`
+	Findings []Finding `json:"findings" jsonschema:"nullable"`
+}
+
+// Finding is what a run shows on one topic: cause, evidence and advice.
+type Finding struct {
+	Topic string // a word or two, "" for none
+	Text  string
+}
+
+// String is the finding in a line: "Noise: the cores were busy".
+func (f Finding) String() string {
+	if f.Topic == "" {
+		return f.Text
+	}
+	return f.Topic + ": " + f.Text
+}
+
+// And is the finding with more said of it.
+func (f Finding) And(text string) Finding {
+	f.Text += text
+	return f
+}
+
+// MarshalText writes a finding as a line, which is what readers of results have.
+func (f Finding) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText takes a line as it is: whoever wants topics computes the verdict again.
+func (f *Finding) UnmarshalText(text []byte) error {
+	*f = Finding{Text: string(text)}
+	return nil
 }

@@ -13,6 +13,12 @@ import (
 	"math"
 )
 
+// Cost is what one core forwards.
+type Cost struct {
+	MppsPerCore float64
+	Source      string // where that comes from
+}
+
 // Demand is what has to be forwarded.
 type Demand struct {
 	// Gbits is the rate on the wire of the uplinks in Gbit/s, with preamble and gap, all

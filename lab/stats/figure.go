@@ -46,15 +46,23 @@ func Figure(v float64) string {
 
 // Ratio writes a ratio as "1.02 ×"; "–" for the 0 that means there is none.
 func Ratio(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return BareRatio(v) + " ×"
+}
+
+// BareRatio is Ratio without the sign, for columns whose head has it.
+func BareRatio(v float64) string {
 	switch {
 	case v == 0:
 		return "–"
 	case v >= 99.5:
-		return Figure(math.Round(v)) + " ×"
+		return Figure(math.Round(v))
 	case v >= 9.995:
-		return strconv.FormatFloat(v, 'f', 1, 64) + " ×"
+		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(v, 'f', 2, 64) + " ×"
+	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
 // Percent writes a share with its sign: 0.02 is "+2.0 %", -0.034 is "−3.4 %".

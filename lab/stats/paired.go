@@ -145,7 +145,7 @@ func sliceRatios(r result.Result, target, baseline string, m Metric) (logs map[i
 func compareSliced(row *result.Row, r result.Result, m Metric) {
 	logs, divisible := sliceRatios(r, row.Target, row.Baseline, m)
 	if !divisible {
-		_, differences, _ := pair(Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
+		_, differences, _ := Pair(Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 		iv := Center(differences)
 		row.Difference, row.Distinguishable = iv.Median, apartPaired(iv, 0)
 		return
@@ -153,7 +153,7 @@ func compareSliced(row *result.Row, r result.Result, m Metric) {
 	if len(logs) == 0 {
 		return
 	}
-	Ratios(row, list(logs))
+	Ratios(row, ByRound(logs))
 }
 
 // Ratios fills the ratio of row, and the smallest effect that so many like these can show, from
@@ -192,36 +192,4 @@ func ChangeOf(row result.Row, higher bool) Change {
 		return Better
 	}
 	return Worse
-}
-
-// Windows cuts r into results of so many neighbouring rounds each; what is left at the end
-// is in none. Their rounds count from 1 again, and their summaries are made anew.
-func Windows(r result.Result, rounds int) []result.Result {
-	byRound := map[int][]result.Sample{}
-	for _, s := range r.Samples {
-		byRound[s.Round] = append(byRound[s.Round], s)
-	}
-	var order []int
-	for round := range byRound {
-		order = append(order, round)
-	}
-	slices.Sort(order)
-	var windows []result.Result
-	for ; len(order) >= rounds && rounds > 0; order = order[rounds:] {
-		w := r
-		w.Samples, w.Parameters = nil, map[string]string{}
-		for name, value := range r.Parameters {
-			w.Parameters[name] = value
-		}
-		delete(w.Parameters, "rounds")
-		for i, round := range order[:rounds] {
-			for _, s := range byRound[round] {
-				s.Round = i + 1
-				w.Samples = append(w.Samples, s)
-			}
-		}
-		w.Summary = Summarise(w)
-		windows = append(windows, w)
-	}
-	return windows
 }

@@ -57,20 +57,21 @@ func leastRounds(r result.Result) int {
 // no conclusion: samples with errors, missing rounds, too few rounds, or a
 // spread above SpreadLimit. It is "" when it does carry one.
 func Unreliable(r result.Result, target string) string {
-	return unreliable(r, target, decisive{DecisiveCase, Decisive, "throughput", reason})
+	return UnreliableFor(r, target, Basis{DecisiveCase, Decisive, "throughput", reason})
 }
 
-// decisive is what a verdict stands on: a metric of a case, that metric in words, and why its
+// Basis is what a verdict stands on: a metric of a case, that metric in words, and why its
 // spread may not exceed SpreadLimit.
-type decisive struct{ caseName, metric, words, reason string }
+type Basis struct{ CaseName, Metric, Words, Reason string }
 
-func unreliable(r result.Result, target string, d decisive) string {
+// UnreliableFor is Unreliable by another metric than the decisive one.
+func UnreliableFor(r result.Result, target string, d Basis) string {
 	for _, s := range r.Samples {
-		if s.Target == target && s.Case == d.caseName && s.Error != "" {
+		if s.Target == target && s.Case == d.CaseName && s.Error != "" {
 			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, target, strings.TrimSpace(s.Error))
 		}
 	}
-	values := Values(r, target, d.caseName, d.metric)
+	values := Values(r, target, d.CaseName, d.Metric)
 	if len(values) == 0 {
 		return fmt.Sprintf("%s was not measured", target)
 	}
@@ -87,9 +88,9 @@ func unreliable(r result.Result, target string, d decisive) string {
 	if len(values) < leastRounds(r) {
 		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", target, len(values), leastRounds(r))
 	}
-	if s := Spread(list(values)); s > SpreadLimit {
+	if s := Spread(ByRound(values)); s > SpreadLimit {
 		return fmt.Sprintf("the %s of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			d.words, target, 100*s, 100*SpreadLimit, d.reason, len(values))
+			d.Words, target, 100*s, 100*SpreadLimit, d.Reason, len(values))
 	}
 	return ""
 }

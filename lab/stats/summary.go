@@ -10,44 +10,16 @@ import (
 // Baseline is the target that ratios are against in most experiments.
 const Baseline = "plain"
 
-// BaselineOf is the target that ratios of r are against; in the A/B experiment plain, or
-// the first where that was not measured.
-func BaselineOf(r result.Result) string {
-	switch r.Experiment {
-	case RFC2544:
-		return Limit
-	case Cache:
-		return CacheOff
-	case Latency, Egress: // of another of its cases
-		return ""
-	case Failover, Attack: // nothing else is killed; each is compared with itself unattacked
-		return ""
-	case Offload:
-		return OffloadBaseline
-	case Converge:
-		return BaselineBGP
-	case AB:
-		if names := Names(r); Sliced(r) && len(names) > 0 && !slices.Contains(names, Baseline) {
-			return names[0]
-		}
-	}
-	return Baseline
-}
+// Limit is the target that is a redirect without any work.
+const Limit = "limit"
 
-// AB is the name of the A/B experiment.
-const AB = "ab"
+// Kernel is the target of the kernel's own data path, with nftables where there are rules.
+const Kernel = "kernel"
 
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
 	Decisive     = "tcp_throughput"
 	DecisiveCase = "tcp"
-)
-
-// Cases of the A/B experiment that are transit: frames of 64 bytes between an uplink and the
-// underlay.
-const (
-	TransitEncap = "transit-encap"
-	TransitDecap = "transit-decap"
 )
 
 // minPairs is the number of same-round pairs from which a difference may be
@@ -64,40 +36,6 @@ type Metric struct {
 	Higher bool   // higher is better
 }
 
-// metrics lists what Summarise computes for r.
-func metrics(r result.Result) []Metric {
-	switch r.Experiment {
-	case MTU:
-		return mtuMetrics(r)
-	case RFC2544:
-		return transitMetrics(r)
-	case Cache:
-		return cacheMetrics(r)
-	}
-	return Metrics()
-}
-
-// Metrics lists what Summarise computes for the A/B experiment, in the order of its
-// rows.
-func Metrics() []Metric {
-	metrics := []Metric{
-		{DecisiveCase, Decisive, "Gbit/s", "TCP throughput", true},
-		{"tcp", "cpu_per_gb", "CPU s/GB", "CPU per gigabyte", false},
-		{"tcp", "retransmits", "count", "TCP retransmits", false},
-	}
-	for _, c := range []struct{ name, size string }{{"rr-1", "1 B"}, {"rr-1024", "1024 B"}} {
-		metrics = append(metrics,
-			Metric{c.name, "rr_p50", "µs", "Request/response p50, " + c.size, false},
-			Metric{c.name, "rr_p99", "µs", "Request/response p99, " + c.size, false},
-			Metric{c.name, "rr_rate", "1/s", "Request/response rate, " + c.size, true})
-	}
-	return append(metrics,
-		Metric{"udp", "udp_pps", "kpps", "UDP packets received", true},
-		Metric{"udp", "udp_loss_ppm", "ppm", "UDP packets lost, of a million", false},
-		Metric{TransitEncap, NDR, "Mpps", "Transit into a tunnel without loss (NDR)", true},
-		Metric{TransitDecap, NDR, "Mpps", "Transit out of a tunnel without loss (NDR)", true})
-}
-
 // Names returns the targets of r in its own order, then those that only
 // samples name.
 func Names(r result.Result) []string {
@@ -111,6 +49,17 @@ func Names(r result.Result) []string {
 		}
 	}
 	return names
+}
+
+// Cases are those of the samples of r in the order of their first samples.
+func Cases(r result.Result) []string {
+	var cases []string
+	for _, s := range r.Samples {
+		if !slices.Contains(cases, s.Case) {
+			cases = append(cases, s.Case)
+		}
+	}
+	return cases
 }
 
 // Rounds is how many rounds r was meant to have: its parameter "rounds", or the
@@ -147,45 +96,24 @@ func samplesOf(r result.Result, target, caseName, metric string) map[int]result.
 	return samples
 }
 
-// Summarise computes the summary of r from its samples, by metric in the order
-// of Metrics and then by target. There is no row where there is no value.
+// Summarise computes the summary of r from its samples, by metric in the order of
+// metrics and then by target. There is no row where there is no value.
 //
-// Ratios are medians over same-round pairs; of slices see compareSliced. A row has
-// none (0, 0, 0) when the baseline was not measured or was 0 in any paired round: a
+// Ratios to the baseline are medians over same-round pairs; of slices see compareSliced. A
+// row has none (0, 0, 0) when the baseline was not measured or was 0 in any paired round: a
 // median over the remaining rounds would leave out exactly those in which the baseline
 // did best. Distinguishable then rests on the paired differences. It is never true for
 // fewer than three pairs, of slices for fewer than LeastPairs.
-//
-// The MTU experiment's rows begin with BlackHole of each target, the cache
-// experiment's end with ShareSaved. The latency experiment's baselines are cases (see
-// latencyRows).
-func Summarise(r result.Result) []result.Row {
+func Summarise(r result.Result, baseline string, metrics []Metric) []result.Row {
 	var rows []result.Row
-	switch r.Experiment {
-	case Latency:
-		return latencyRows(r)
-	case Egress:
-		return egressRows(r)
-	case Failover:
-		return failoverRows(r)
-	case Offload:
-		return offloadRows(r)
-	case Converge:
-		return convergeRows(r)
-	case Attack:
-		return attackRows(r)
-	case MTU:
-		rows = holeRows(r)
-	}
-	baseline := BaselineOf(r)
-	for _, m := range metrics(r) {
+	for _, m := range metrics {
 		base := Values(r, baseline, m.Case, m.Name)
 		for _, name := range Names(r) {
 			values := Values(r, name, m.Case, m.Name)
 			if len(values) == 0 {
 				continue
 			}
-			iv := Median(list(values))
+			iv := Median(ByRound(values))
 			row := result.Row{
 				Target: name, Case: m.Case, Metric: m.Name, Unit: m.Unit,
 				Median: iv.Median, Lo: iv.Lo, Hi: iv.Hi, N: iv.N,
@@ -200,9 +128,6 @@ func Summarise(r result.Result) []result.Row {
 			rows = append(rows, row)
 		}
 	}
-	if r.Experiment == Cache {
-		rows = append(rows, savedRows(r)...)
-	}
 	return rows
 }
 
@@ -212,34 +137,34 @@ func compareRow(row *result.Row, r result.Result, m Metric) {
 		compareSliced(row, r, m)
 		return
 	}
-	compare(row, Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
+	Compare(row, Values(r, row.Target, m.Case, m.Name), Values(r, row.Baseline, m.Case, m.Name))
 }
 
-// compare fills the ratio of row from the rounds that both sides have.
-func compare(row *result.Row, values, base map[int]float64) {
-	ratios, differences, divisible := pair(values, base)
+// Compare fills the ratio of row from the rounds that both sides have.
+func Compare(row *result.Row, values, base map[int]float64) {
+	ratios, differences, divisible := Pair(values, base)
 	if len(differences) == 0 {
 		return
 	}
 	if !divisible {
-		row.Distinguishable = apart(Median(differences), 0)
+		row.Distinguishable = Excludes(Median(differences), 0)
 		return
 	}
 	iv := Median(ratios)
 	row.Ratio, row.RatioLo, row.RatioHi = iv.Median, iv.Lo, iv.Hi
-	row.Distinguishable = apart(iv, 1)
+	row.Distinguishable = Excludes(iv, 1)
 }
 
-// apart says whether an interval of pairs excludes a value.
-func apart(iv Interval, value float64) bool {
+// Excludes says whether an interval of pairs excludes a value.
+func Excludes(iv Interval, value float64) bool {
 	return iv.N >= minPairs && (iv.Lo > value || iv.Hi < value)
 }
 
-// pair returns value/base and value-base of each common round; divisible is
+// Pair returns value/base and value-base of each common round; divisible is
 // false when one of the bases is 0.
-func pair(values, base map[int]float64) (ratios, differences []float64, divisible bool) {
+func Pair(values, base map[int]float64) (ratios, differences []float64, divisible bool) {
 	divisible = true
-	for _, round := range sortedRounds(values) {
+	for _, round := range SortedRounds(values) {
 		b, ok := base[round]
 		if !ok {
 			continue
@@ -254,6 +179,16 @@ func pair(values, base map[int]float64) (ratios, differences []float64, divisibl
 	return ratios, differences, divisible
 }
 
+// Against is how many times b's figure a target a has in a case: the median of
+// same-round ratios. N is 0 when there is no pair, or b has a 0.
+func Against(r result.Result, a, b, caseName, metric string) Interval {
+	ratios, _, divisible := Pair(Values(r, a, caseName, metric), Values(r, b, caseName, metric))
+	if !divisible {
+		return Interval{}
+	}
+	return Median(ratios)
+}
+
 // Find returns the row of one target's metric.
 func Find(rows []result.Row, target, caseName, metric string) (result.Row, bool) {
 	i := slices.IndexFunc(rows, func(row result.Row) bool {
@@ -265,7 +200,8 @@ func Find(rows []result.Row, target, caseName, metric string) (result.Row, bool)
 	return rows[i], true
 }
 
-func sortedRounds(values map[int]float64) []int {
+// SortedRounds are the rounds of values, ascending.
+func SortedRounds(values map[int]float64) []int {
 	rounds := make([]int, 0, len(values))
 	for round := range values {
 		rounds = append(rounds, round)
@@ -274,9 +210,10 @@ func sortedRounds(values map[int]float64) []int {
 	return rounds
 }
 
-func list(values map[int]float64) []float64 {
+// ByRound are values in the order of their rounds.
+func ByRound(values map[int]float64) []float64 {
 	xs := make([]float64, 0, len(values))
-	for _, round := range sortedRounds(values) {
+	for _, round := range SortedRounds(values) {
 		xs = append(xs, values[round])
 	}
 	return xs

@@ -28,14 +28,56 @@ func TestImportGraph(t *testing.T) {
 		"internal/alarm":            {bgp, daemon},
 		"internal/prove/proof":      {bgp, daemon},
 	} {
-		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
-		if err != nil {
-			t.Fatalf("list what %s imports: %v", pkg, err)
-		}
-		for _, dep := range strings.Fields(string(out)) {
+		for _, dep := range list(t, "-deps", module+pkg) {
 			if slices.ContainsFunc(never, func(n string) bool { return dep == n || strings.HasPrefix(dep, n+"/") }) {
 				t.Errorf("%s links %s", pkg, dep)
 			}
 		}
 	}
+}
+
+// An experiment is one folder: it links no other, and what experiments share links none.
+func TestExperimentsApart(t *testing.T) {
+	const folder = module + "lab/experiment/"
+	shared := []string{
+		"lab/stats", "lab/chart", "lab/topo", "lab/measure", "lab/diagnose", "lab/experiment", "lab/experiment/experimenttest",
+		"lab/transit", "lab/inject",
+	}
+	experiments := slices.DeleteFunc(list(t, folder+"..."), func(pkg string) bool {
+		return slices.Contains(shared, strings.TrimPrefix(pkg, module))
+	})
+	if len(experiments) < 10 {
+		t.Fatalf("only %d experiments below %s: %v", len(experiments), folder, experiments)
+	}
+	packages := append(slices.Clone(experiments), module+"lab/experiments")
+	for _, pkg := range shared {
+		packages = append(packages, module+pkg)
+	}
+	for _, line := range lines(t, append([]string{"-f", `{{.ImportPath}} {{join .Deps " "}}`}, packages...)...) {
+		pkg, rest, _ := strings.Cut(line, " ")
+		deps := strings.Fields(rest)
+		for _, e := range experiments {
+			switch linked := slices.Contains(deps, e); {
+			case pkg == module+"lab/experiments" && !linked:
+				t.Errorf("lab/experiments does not list %s", e)
+			case pkg != module+"lab/experiments" && linked:
+				t.Errorf("%s links the experiment %s", pkg, e)
+			}
+		}
+	}
+}
+
+// list is what go list prints, by word; lines is the same by line.
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	return strings.Fields(strings.Join(lines(t, args...), " "))
+}
+
+func lines(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }

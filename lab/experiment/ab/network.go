@@ -1,0 +1,101 @@
+package ab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// build makes the network of a target and starts its data path.
+func (c *Command) build(ctx context.Context, all *experiment.Labs, name string) (*experiment.Network, error) {
+	n, err := c.hosts(ctx, all, name)
+	if err != nil {
+		return nil, fmt.Errorf("target %s: %w", name, err)
+	}
+	path, control, err := c.startBy(ctx, n, name)
+	if err != nil {
+		return nil, fmt.Errorf("target %s: %w", name, err)
+	}
+	return &experiment.Network{Net: n, Path: path, Control: control}, nil
+}
+
+// startBy starts a target's data path by the control plane that was asked for. Without
+// a tunnel there is nothing to tell.
+func (c *Command) startBy(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, *topo.Control, error) {
+	if c.Control == evpn {
+		switch c.path(name) {
+		case "kernel":
+			return n.KernelEVPN(ctx, kernelOptions())
+		case "selvage":
+			return n.SelvageEVPN(ctx, c.selvageOptions(name))
+		}
+	}
+	path, err := c.start(ctx, n, name)
+	return path, nil, err
+}
+
+func kernelOptions() topo.KernelOptions {
+	return topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
+}
+
+func (c *Command) selvageOptions(name string) topo.SelvageOptions {
+	return topo.SelvageOptions{Binary: c.programs.Of(name, c.SelvageBinary), Encapsulation: c.encapsulation(name)}
+}
+
+// hosts makes hosts and links with their offloads, without a data path.
+func (c *Command) hosts(ctx context.Context, all *experiment.Labs, name string) (*topo.TwoHosts, error) {
+	lab, err := all.Make(ctx, "ab "+name)
+	if err != nil {
+		return nil, err
+	}
+	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{
+		UnderlayMTU: c.UnderlayMTU, InnerMTU: c.InnerMTU, UnderlayFamily: c.Family, BridgeNetfilter: c.BridgeNetfilter, Routed: c.Routed,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, experiment.SetFeatures(n, c.Offload, experiment.Roles()...)
+}
+
+// start brings a target's data path up and waits until it carries traffic. All
+// tunnels send the same bytes: UDP checksum zero (RFC 7348 section 5, RFC 6935).
+func (c *Command) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, error) {
+	switch c.path(name) {
+	case "wire":
+		path, err := n.Wire(ctx, topo.EndOptions{MTU: c.PlainMTU})
+		if err != nil {
+			return nil, err
+		}
+		return path, experiment.SetFeatures(n, c.Offload, "client", "server") // it has a link of its own
+	case "plain":
+		return n.Plain(ctx, topo.EndOptions{MTU: c.PlainMTU})
+	case "limit":
+		return n.Limit(ctx, topo.EndOptions{MTU: c.PlainMTU})
+	case "kernel":
+		return n.Kernel(ctx, kernelOptions())
+	case "ovs":
+		return n.OVS(ctx, topo.OVSOptions{Encapsulation: c.encapsulation(name)})
+	case "selvage":
+		return n.Selvage(ctx, c.selvageOptions(name))
+	}
+	return nil, fmt.Errorf("there is no target %q", name)
+}
+
+// environment records the machine with a network as every target gets one,
+// before a data path changes anything in it.
+func (c *Command) environment(ctx context.Context, version string) (env result.Environment, err error) {
+	var all experiment.Labs
+	defer func() { err = experiment.Removed(ctx, err, all.Close()) }()
+	n, err := c.hosts(ctx, &all, "environment")
+	if err != nil {
+		return env, err
+	}
+	if env, err = measure.Environment(ctx, n, version); err == nil {
+		env.MTU["plain"] = c.PlainMTU
+	}
+	return env, err
+}

@@ -1,0 +1,83 @@
+package ab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/transit"
+)
+
+// transitSlicer is the generator and its sink around a bed: frames of 64 bytes as fast as they
+// go. Generator, device and sink share a core, so a rate that is too high cannot be offered,
+// and the highest is the one without loss (RFC 2544's throughput) when none was lost.
+type transitSlicer struct {
+	instruments *transit.Instruments
+	rates       []float64 // Mpps
+	took        time.Duration
+}
+
+// transitFrame is in bytes with FCS: what a data path costs a frame shows best with the smallest.
+const transitFrame = 64
+
+// transitSlicerOf has the instruments of a direction stand, with all flows known.
+func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Testbed, kind string, o gen.SinkOptions) (measure.Sliced, error) {
+	direction := transit.Encap
+	if kind == TransitDecap {
+		direction = transit.Decap
+	}
+	r, err := all.Instruments(b, transit.InstrumentOptions{
+		Direction: direction, Stream: gen.Stream{Frame: transitFrame, Flows: gen.DefaultFlows}, Drain: 500 * time.Millisecond, Rest: time.Millisecond,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := &transitSlicer{instruments: r}
+	if err := r.Warm(ctx); err != nil {
+		t.Close()
+		return nil, err
+	}
+	if o.Turns > 0 {
+		err = r.Look(o)
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Slice offers frames for that long. One that lost any is tried again, once: a stranger's
+// packet or a neighbour that is asked for may have been in the way.
+func (t *transitSlicer) Slice(ctx context.Context, d time.Duration) error {
+	var p transit.Passage
+	for range 2 {
+		var err error
+		if p, err = t.instruments.Peak(ctx, d); err != nil {
+			return err
+		}
+		if p.Void == "" && p.Lost == 0 && p.Sent.Frames > 0 {
+			t.rates = append(t.rates, p.Forwarded(t.instruments.Testbed.Inline())/1e6)
+			t.took += p.Sent.Duration
+			return nil
+		}
+	}
+	if p.Void != "" {
+		return fmt.Errorf("a slice is void: %s", p.Void)
+	}
+	return fmt.Errorf("%d of %d frames were lost at the highest rate (%s): the rate without loss has to be searched for, with lab rfc2544", p.Lost, p.Sent.Frames, p.Dropped)
+}
+
+// Forget begins anew.
+func (t *transitSlicer) Forget() { t.rates, t.took = nil, 0 }
+
+// Sample is all slices.
+func (t *transitSlicer) Sample() result.Sample {
+	return result.Sample{Duration: t.took.Seconds(), Metrics: map[string]float64{}, Series: map[string][]float64{transit.NDR: t.rates}}
+}
+
+// Close frees the programs.
+func (t *transitSlicer) Close() { _ = t.instruments.Close() } // what is left ends with the process

@@ -1,0 +1,147 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/selvage/selvage/lab/attacker"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// testbed is the networks of a run, one of each target, which stay up until an attack leaves one
+// in a state that is not what it was, or the next attack needs BGP.
+type testbed struct {
+	options *Command
+	byName  map[string]*besieged
+	// newcomers numbers the MAC addresses of honest newcomers: each is new.
+	newcomers int
+}
+
+// besieged is a target's network.
+type besieged struct {
+	lab  *topo.Lab
+	net  *topo.Attack
+	path topo.AttackPath
+	bgp  bool
+	// pairs are the honest ones, of the same segment and of the other; outside those that go by NAT.
+	pairs, outside []*honest
+}
+
+// close removes everything.
+func (b *testbed) close() error {
+	var errs []error
+	for name := range b.byName {
+		errs = append(errs, b.drop(name))
+	}
+	return errors.Join(errs...)
+}
+
+// drop removes a target's network.
+func (b *testbed) drop(name string) error {
+	s := b.byName[name]
+	if s == nil {
+		return nil
+	}
+	delete(b.byName, name)
+	for _, pair := range append(s.pairs, s.outside...) {
+		pair.close()
+	}
+	return s.lab.Close()
+}
+
+// provide is a target's network, ready for an attack.
+func (b *testbed) provide(ctx context.Context, name string, a attacker.Attack) (*besieged, error) {
+	if s := b.byName[name]; s != nil {
+		if s.bgp == a.Routes {
+			return s, nil
+		}
+		if err := b.drop(name); err != nil {
+			return nil, err
+		}
+	}
+	s, err := b.build(ctx, name, a.Routes)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("target %s: %w", name, err), b.drop(name))
+	}
+	return s, nil
+}
+
+func (b *testbed) build(ctx context.Context, name string, bgp bool) (*besieged, error) {
+	lab, err := topo.New(ctx, "attack "+name)
+	if err != nil {
+		return nil, err
+	}
+	s := &besieged{lab: lab, path: b.options.path(name), bgp: bgp}
+	b.byName[name] = s
+	if s.net, err = topo.NewAttack(ctx, lab, topo.AttackOptions{Ageing: b.options.Ageing, BGP: bgp, Bare: b.options.Bare}); err != nil {
+		return nil, err
+	}
+	if err := s.net.Start(ctx, s.path); err != nil {
+		return nil, err
+	}
+	// Servers close first. What the kernel keeps of that is not what is measured.
+	for _, h := range []*topo.Host{s.net.Outside, s.net.Guest(topo.RoleSame2).Host, s.net.Guest(topo.RoleOther2).Host} {
+		if err := h.SysctlSet("net/ipv4/tcp_max_tw_buckets", "8192"); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// honestPairs are the pairs of an attack, with their instruments.
+func (s *besieged) honestPairs(ctx context.Context, a attacker.Attack) ([]*honest, error) {
+	pairs := &s.pairs
+	if a.Outside {
+		pairs = &s.outside
+	}
+	if len(*pairs) == 0 {
+		for i, roles := range [][2]string{{topo.RoleSame1, topo.RoleSame2}, {topo.RoleOther1, topo.RoleOther2}} {
+			h := &honest{name: pairNames()[i], number: i}
+			server := s.net.Guest(roles[1])
+			h.ends.Client, h.ends.Server, h.ends.Addr = s.net.Guest(roles[0]).Host, server.Host, server.V4
+			if a.Outside {
+				h.ends.Server, h.ends.Addr = s.net.Outside, topo.AttackOutside(i)
+			}
+			*pairs = append(*pairs, h)
+		}
+	}
+	for _, h := range *pairs {
+		if err := h.stand(ctx); err != nil {
+			return nil, fmt.Errorf("honest pair %s: %w", h.name, err)
+		}
+	}
+	return *pairs, nil
+}
+
+// target describes a network.
+func (s *besieged) target(name string) result.Target {
+	return result.Target{Name: name, Description: s.path.Describe(), InnerMTU: 1450}
+}
+
+// attackTopology is the picture of the network.
+func attackTopology(n *topo.Attack) result.Topology {
+	guest := func(role string) result.Node {
+		g := n.Guest(role)
+		return result.Node{Name: role, Role: "client", Addrs: []string{g.V4.String(), g.V6.String()}}
+	}
+	server := func(role string) result.Node {
+		node := guest(role)
+		node.Role = "server"
+		return node
+	}
+	host := func(name string, number int) result.Node {
+		return result.Node{Name: name, Role: "host", Addrs: []string{topo.AttackTEP(number, 4).String()}}
+	}
+	nodes := []result.Node{
+		guest(topo.RoleSame1), guest(topo.RoleAttacker), guest(topo.RoleOther1), host("host A", 1), host("host B", 2),
+		server(topo.RoleSame2), server(topo.RoleOther2), host("stranger", topo.AttackStranger),
+	}
+	link := func(a, b, role string, mtu int) result.Link { return result.Link{A: a, B: b, Role: role, MTU: mtu} }
+	return result.Topology{Nodes: nodes, Links: []result.Link{
+		link(topo.RoleSame1, "host A", "access", 1450), link(topo.RoleAttacker, "host A", "access", 1450), link(topo.RoleOther1, "host A", "access", 1450),
+		link("host A", "host B", "underlay", 1500), link("host B", topo.RoleSame2, "access", 1450), link("host B", topo.RoleOther2, "access", 1450),
+		link("stranger", "host A", "underlay", 1500),
+	}}
+}

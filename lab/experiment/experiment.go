@@ -1,0 +1,54 @@
+package experiment
+
+import (
+	"io"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Experiment is one experiment: its command, what it computes from samples, and how it shows
+// that. A package below this one has each, and lab/experiments lists them all.
+type Experiment struct {
+	// Name is on the command line, in the results, and of the golden files.
+	Name string
+	// Command returns a pointer to a struct whose one field is the command, as kong reads it. The
+	// command has a method Run(context.Context, *Console) error, which measures.
+	Command func() any
+	// Summarise computes the rows of a result from its samples.
+	Summarise func(result.Result) []result.Row
+	// Verdict answers the experiment's question, with findings that name cause, evidence and advice.
+	Verdict func(result.Result) result.Verdict
+	// Page and Table write a complete result: as one self-contained page, and for a terminal.
+	Page, Table func(io.Writer, result.Result) error
+}
+
+// Complete fills summary and verdict where an older or interrupted run has left them out, and
+// computes findings again, of which a file holds the words alone.
+func (e Experiment) Complete(r result.Result) result.Result {
+	if len(r.Summary) == 0 {
+		r.Summary = e.Summarise(r)
+	}
+	verdict := e.Verdict(r)
+	if r.Verdict.Sentence == "" {
+		r.Verdict = verdict
+	}
+	r.Verdict.Findings = verdict.Findings
+	return r
+}
+
+// WritePage writes the report of r.
+func (e Experiment) WritePage(w io.Writer, r result.Result) error { return e.Page(w, e.Complete(r)) }
+
+// WriteTable writes the summary of r for a terminal.
+func (e Experiment) WriteTable(w io.Writer, r result.Result) error {
+	return e.Table(w, e.Complete(r))
+}
+
+// Console is where a command writes and what it is told of the program.
+type Console struct {
+	Out, Err io.Writer
+	// Args is the command line without the program's name, for the record.
+	Args []string
+	// Version is Selvage's own.
+	Version string
+}

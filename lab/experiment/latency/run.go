@@ -1,0 +1,147 @@
+package latency
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// measure builds the targets, takes all samples and removes the targets again. With
+// an error the result holds what was measured until then.
+func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
+	steps := c.plan()
+	guess := latencyPace().Left(plain(steps))
+	p := experiment.NewProgress(console.Err, len(steps))
+	defer p.Close()
+	p.Note("%s: %d samples, about %s", c, len(steps), experiment.About(guess))
+	p.Begin("building networks", guess)
+	all := &policedTestbeds{byName: map[string]*policed{}}
+	r = c.describe(console, began)
+	err = c.prepare(ctx, all, &r, console.Version, p)
+	if err == nil {
+		err = c.takeAll(ctx, all, steps, &r, p)
+	}
+	if err == nil && c.Breakdown {
+		err = c.takeApart(ctx, all, &r, p)
+	}
+	r.Duration = time.Since(began).Seconds()
+	return r, experiment.RemoveAll(ctx, err, all.close, p)
+}
+
+// latencyPace guesses the time that a sample takes besides measuring; changes of the policy
+// are part of it.
+func latencyPace() *experiment.Pace { return &experiment.Pace{First: 1300 * time.Millisecond} }
+
+// plain are the steps without what is this experiment's.
+func plain(steps []policedStep) []experiment.Step {
+	all := make([]experiment.Step, len(steps))
+	for i, s := range steps {
+		all[i] = s.Step
+	}
+	return all
+}
+
+// prepare looks at the machine, builds all targets and writes down what they are.
+func (c *Command) prepare(ctx context.Context, all *policedTestbeds, r *result.Result, version string, p *experiment.Progress) error {
+	checks, warnings, err := experiment.CheckMachine(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.Parameters, checks)
+	for _, warning := range warnings {
+		p.Note("%s", warning)
+	}
+	scenarios := []string{TwoHosts}
+	if slices.Contains(c.Scenarios, SameHost) {
+		scenarios = append(scenarios, SameHost)
+	}
+	for _, name := range c.Targets {
+		for i, scenario := range scenarios {
+			b, err := c.buildTestbed(ctx, all, name, scenario)
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				r.Targets = append(r.Targets, result.Target{Name: name, Description: b.path.Description, InnerMTU: b.path.InnerMTU})
+				r.Topology = experiment.Topology(b.net)
+			}
+			if b.loop != nil {
+				maps.Copy(r.Parameters, appParameters(b.loop, appLoops(c.Sample, appRate)))
+			}
+		}
+	}
+	first := all.byName[testbedOf(c.Targets[0], TwoHosts)]
+	r.Environment, err = measure.Environment(ctx, first.net, version)
+	return err
+}
+
+// takeAll takes the samples of steps and appends them to r, until ctx ends.
+func (c *Command) takeAll(ctx context.Context, all *policedTestbeds, steps []policedStep, r *result.Result, p *experiment.Progress) error {
+	pace, left := latencyPace(), plain(steps)
+	for i, s := range steps {
+		p.Begin(s.String(), pace.Left(left[i:]))
+		began := time.Now()
+		sample := c.take(ctx, all.byName[testbedOf(s.Target, s.setting.Scenario)], s)
+		if err := ctx.Err(); err != nil { // the sample is half a one
+			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
+			return err
+		}
+		sample.Start = began.Sub(r.Started).Seconds()
+		r.Samples = append(r.Samples, sample)
+		pace.Took(s.Step, time.Since(began))
+		p.Ended(policedOutcome(sample), pace.Left(left[i+1:]))
+	}
+	return nil
+}
+
+// takeApart appends the samples of the breakdown.
+func (c *Command) takeApart(ctx context.Context, all *policedTestbeds, r *result.Result, p *experiment.Progress) error {
+	p.Begin("breakdown", 0)
+	samples, err := c.breakDown(ctx, all, r.Started, func(s result.Sample) { p.Note("%s", brokenOutcome(s)) })
+	r.Samples = append(r.Samples, samples...)
+	if ctx.Err() != nil {
+		r.Parameters[experiment.Interrupted] = "the breakdown"
+	}
+	return err
+}
+
+// describe is a result of c before anything was measured.
+func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
+	p := map[string]string{
+		"rounds":      strconv.Itoa(c.Rounds),
+		"scenarios":   strings.Join(c.Scenarios, ", "),
+		"rules":       experiment.Numbers(c.Rules),
+		"measure":     strings.Join(c.Measure, ", "),
+		"order":       "each round first measures round trips, for each target with all numbers of rules, then rates, for each number of rules with all targets, in balanced order; each target has its own hosts and links from the first sample to the last, and only its policy changes",
+		"policy":      "the last rule allows the guests' traffic and the default drops; the other rules all differ and do not match it: one in four has the guests' network as source, one as destination",
+		"proof":       "before and after each sample, a port that only this policy allows answers, and one that no policy allows is silent (without a firewall it answers); before it, every firewall on the path has counted the connection",
+		"duration":    c.Duration.String() + " of TCP_RR 1024 in the scenarios",
+		"sample":      c.Sample.String() + " of all others, of TCP throughput in whole seconds",
+		"loop":        "closed: a transaction begins when the last one has ended, so it measures service time, and a stall counts once though many would have waited (coordinated omission)",
+		"warmup":      fmt.Sprintf("%s of rest before each sample, then 200ms of the same transactions", experiment.SettleTime),
+		"at_once":     strconv.Itoa(c.AtOnce) + " connections, where there are many",
+		"pairs":       strconv.Itoa(c.Pairs),
+		"pinning":     "request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1",
+		"histogram":   "HdrHistogram, three digits, up to p99.99 in the summary",
+		"connections": "tables of 262144 on either side; a connection is kept for 20 s after its end",
+	}
+	if c.Rate > 0 {
+		p["open_loop"] = fmt.Sprintf("%d transactions a second at fixed times; latency counts from when they were due, the instrument's own wake-up included", c.Rate)
+	}
+	if c.SelvageBinary != "" {
+		p["selvage_binary"] = c.SelvageBinary
+	}
+	c.programs.Record(p)
+	return result.Result{
+		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
+		Parameters: p, Samples: []result.Sample{},
+	}
+}

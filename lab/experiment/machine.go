@@ -1,0 +1,135 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/selvage/selvage/lab/measure"
+)
+
+// Prefix of the parameters that say how the machine was before the run.
+const machineCheck = "check_"
+
+// notVisible is what a check says of what the machine does not show, as virtual ones often
+// do not: its host decides then.
+const notVisible = "not visible"
+
+// restTime is how long the machine is watched before the run.
+const restTime = time.Second
+
+// CheckMachine looks for what makes latency noisy, as the NSX firewall study did before it measured:
+// power saving and other load. It changes nothing.
+func CheckMachine(ctx context.Context) (checks map[string]string, warnings []string, err error) {
+	const cpu = "/sys/devices/system/cpu/"
+	checks = map[string]string{
+		machineCheck + "governor":    values(cpu + "cpu[0-9]*/cpufreq/scaling_governor"),
+		machineCheck + "turbo":       turbo(values(cpu+"intel_pstate/no_turbo"), values(cpu+"cpufreq/boost")),
+		machineCheck + "idle_states": idleStates(cpu + "cpu0/cpuidle"),
+		machineCheck + "idle_driver": values(cpu + "cpuidle/current_driver"),
+		machineCheck + "smt":         values(cpu + "smt/active"),
+		machineCheck + "clock":       values("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+	}
+	if governor := checks[machineCheck+"governor"]; governor != notVisible && governor != "performance" {
+		warnings = append(warnings, "power saving: governor "+governor+"; for quiet figures: cpupower frequency-set -g performance")
+	}
+	if deep := deepStates(cpu + "cpu0/cpuidle"); len(deep) > 0 {
+		warnings = append(warnings, "power saving: idle states "+strings.Join(deep, ", ")+" take longer to leave than 20 µs; for quiet figures: cpupower idle-set -D 20")
+	}
+	before, err := measure.ReadCPU()
+	if err != nil {
+		return nil, nil, err
+	}
+	busy, err := Settle(ctx, restTime)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := measure.ReadCPU()
+	if err != nil {
+		return nil, nil, err
+	}
+	steal := after.Since(before).Steal
+	checks[machineCheck+"load"] = fmt.Sprintf("in %s of rest the cores were %.1f %% busy, and %.1f %% were stolen", restTime, 100*busy, 100*steal)
+	if busy > BusyLimit || steal > 0.05 {
+		warnings = append(warnings, "noise: "+checks[machineCheck+"load"])
+	}
+	return checks, warnings, nil
+}
+
+// values are the different contents of files.
+func values(pattern string) string {
+	files, _ := filepath.Glob(pattern) // the patterns are ours
+	var all []string
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil {
+			all = append(all, strings.TrimSpace(string(data)))
+		}
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
+		return notVisible
+	}
+	return strings.Join(all, ", ")
+}
+
+// turbo reads either driver's switch.
+func turbo(disabled, boost string) string {
+	switch {
+	case disabled == "1", boost == "0":
+		return "off"
+	case disabled == "0", boost == "1":
+		return "on"
+	}
+	return notVisible
+}
+
+// idleStates lists the states of a core in which it sleeps, with the time to leave them.
+func idleStates(dir string) string {
+	var all []string
+	for _, s := range readIdleStates(dir) {
+		all = append(all, fmt.Sprintf("%s %d µs", s.name, s.exit))
+	}
+	if len(all) == 0 {
+		return notVisible
+	}
+	return strings.Join(all, ", ")
+}
+
+// deepExit is the longest time (µs) to leave an idle state that does not spoil latencies of
+// some tens of µs.
+const deepExit = 20
+
+func deepStates(dir string) []string {
+	var deep []string
+	for _, s := range readIdleStates(dir) {
+		if s.exit > deepExit && !s.off {
+			deep = append(deep, fmt.Sprintf("%s (%d µs)", s.name, s.exit))
+		}
+	}
+	return deep
+}
+
+type idleState struct {
+	name string
+	exit int // µs
+	off  bool
+}
+
+func readIdleStates(dir string) []idleState {
+	names, _ := filepath.Glob(dir + "/state[0-9]*/name")
+	var all []idleState
+	for _, file := range names {
+		state := filepath.Dir(file)
+		exit, err := strconv.Atoi(values(state + "/latency"))
+		if err != nil {
+			continue
+		}
+		all = append(all, idleState{values(file), exit, values(state+"/disable") == "1"})
+	}
+	return all
+}

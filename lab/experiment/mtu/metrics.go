@@ -1,0 +1,92 @@
+package mtu
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+)
+
+// Name is the name of the experiment on packets that do not fit.
+const Name = "mtu"
+
+// Cases of that experiment. Transfers into the possible black hole are HoleCase
+// and its variants "-reverse", "-v6" and "-v6-reverse"; OffloadCase is the same with
+// the guests' segmentation offload on, and does not decide. SizeCase and its
+// variants, "-jumbo" too, look for the largest size. A case of the sweep is SweepPrefix, the
+// payload that was asked for, "x" and the number of flows: "sweep-536x4".
+const (
+	HoleCase    = "hole"
+	OffloadCase = "hole-offload"
+	SizeCase    = "size"
+	SweepPrefix = "sweep-"
+	Reverse     = "-reverse"
+)
+
+// BlackHole is the summary's metric that says whether a target has one: 1 when any
+// transfer of HoleCase stalled, else 0.
+const BlackHole = "black_hole"
+
+// IsHole says whether a case decides about the black hole.
+func IsHole(caseName string) bool {
+	return caseName == HoleCase || caseName != OffloadCase && strings.HasPrefix(caseName, HoleCase+"-")
+}
+
+// IsSize says whether a case looks for the largest size.
+func IsSize(caseName string) bool {
+	return caseName == SizeCase || strings.HasPrefix(caseName, SizeCase+"-")
+}
+
+// Swept reads the case of a sweep: payload in bytes and flows.
+func Swept(caseName string) (size, flows int, ok bool) {
+	rest, ok := strings.CutPrefix(caseName, SweepPrefix)
+	a, b, found := strings.Cut(rest, "x")
+	size, errSize := strconv.Atoi(a)
+	flows, errFlows := strconv.Atoi(b)
+	return size, flows, ok && found && errSize == nil && errFlows == nil
+}
+
+// mtuMetrics are the throughput and the segment size of every transfer, and what
+// every search found.
+func mtuMetrics(r result.Result) []stats.Metric {
+	var throughput, segments, sizes []stats.Metric
+	for _, caseName := range stats.Cases(r) {
+		if IsSize(caseName) {
+			sizes = append(sizes, stats.Metric{Case: caseName, Name: "largest_size", Unit: "bytes", Title: "Largest packet that arrives, " + caseName, Higher: true})
+			continue
+		}
+		throughput = append(throughput, stats.Metric{Case: caseName, Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput, " + caseName, Higher: true})
+		segments = append(segments, stats.Metric{Case: caseName, Name: "mss", Unit: "bytes", Title: "TCP segment size, " + caseName, Higher: true})
+	}
+	return slices.Concat(throughput, segments, sizes)
+}
+
+// holeRows say which targets have a black hole. n is the number of transfers.
+func holeRows(r result.Result) []result.Row {
+	var rows []result.Row
+	for _, name := range stats.Names(r) {
+		row := result.Row{Target: name, Case: HoleCase, Metric: BlackHole, Unit: "1 or 0", Lo: 1}
+		for _, s := range r.Samples {
+			if s.Target != name || !IsHole(s.Case) || s.Error != "" {
+				continue
+			}
+			row.N++
+			if _, stalled := stats.Stalled(s); stalled {
+				row.Median, row.Hi = 1, 1
+			} else {
+				row.Lo = 0
+			}
+		}
+		if row.N > 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// summarise are the summary of r: BlackHole of each target first.
+func summarise(r result.Result) []result.Row {
+	return append(holeRows(r), stats.Summarise(r, stats.Baseline, mtuMetrics(r))...)
+}

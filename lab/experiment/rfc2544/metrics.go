@@ -1,0 +1,163 @@
+package rfc2544
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/transit"
+)
+
+// Name is the name of the experiment on transit at the limit of a machine.
+const Name = "rfc2544"
+
+// Traffic is what a case of the RFC 2544 experiment sends.
+type Traffic struct {
+	Direction string // Encap, Decap or Both
+	Size      int    // bytes of a frame with FCS; 0 for an IMIX
+	Flows     int    // of the flow sweep; 0 outside it
+	Pairs     int    // of uplinks and downlinks, from 1
+}
+
+// Transit reads a case of the RFC 2544 experiment: a direction and a size, "imix" or bytes
+// with FCS, then "-flows-N" in the flow sweep, then "-x2" with two uplinks and two
+// downlinks.
+func Transit(caseName string) (Traffic, bool) {
+	t := Traffic{Pairs: 1}
+	if rest, ok := strings.CutSuffix(caseName, "-x2"); ok {
+		caseName, t.Pairs = rest, 2
+	}
+	parts := strings.Split(caseName, "-")
+	if len(parts) != 2 && (len(parts) != 4 || parts[2] != "flows") {
+		return t, false
+	}
+	t.Direction = parts[0]
+	if !slices.Contains([]string{transit.Encap, transit.Decap, transit.Both}, t.Direction) {
+		return t, false
+	}
+	if parts[1] != "imix" {
+		size, err := strconv.Atoi(parts[1])
+		if err != nil || size < 1 {
+			return t, false
+		}
+		t.Size = size
+	}
+	if len(parts) == 4 {
+		flows, err := strconv.Atoi(parts[3])
+		if err != nil || flows < 1 {
+			return t, false
+		}
+		t.Flows = flows
+	}
+	return t, true
+}
+
+// Case is the name of t's samples.
+func (t Traffic) Case() string {
+	name := t.Direction + "-imix"
+	if t.Size > 0 {
+		name = t.Direction + "-" + strconv.Itoa(t.Size)
+	}
+	if t.Flows > 0 {
+		name += "-flows-" + strconv.Itoa(t.Flows)
+	}
+	if t.Pairs > 1 {
+		name += "-x2"
+	}
+	return name
+}
+
+// Transits are the cases of r: into the tunnel, out of it, both; each by pairs, then by
+// size with the IMIX last; the flow sweep after them.
+func Transits(r result.Result) []Traffic {
+	var all []Traffic
+	for _, caseName := range stats.Cases(r) {
+		if t, ok := Transit(caseName); ok {
+			all = append(all, t)
+		}
+	}
+	order := []string{transit.Encap, transit.Decap, transit.Both}
+	size := func(t Traffic) int {
+		if t.Size == 0 {
+			return 1 << 30
+		}
+		return t.Size
+	}
+	slices.SortStableFunc(all, func(a, b Traffic) int {
+		return cmp.Or(
+			cmp.Compare(min(a.Flows, 1), min(b.Flows, 1)),
+			cmp.Compare(slices.Index(order, a.Direction), slices.Index(order, b.Direction)),
+			cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(size(a), size(b)), cmp.Compare(a.Flows, b.Flows))
+	})
+	return all
+}
+
+// transitMetrics are the figures of every case, those first that a verdict is about.
+func transitMetrics(r result.Result) []stats.Metric {
+	var metrics []stats.Metric
+	for _, m := range []stats.Metric{
+		{Case: "", Name: transit.NDR, Unit: "Mpps", Title: "No-drop rate", Higher: true},
+		{Case: "", Name: transit.PDR, Unit: "Mpps", Title: "Partial-drop rate", Higher: true},
+		{Case: "", Name: transit.LatencyP50, Unit: "µs", Title: "Latency p50 at the no-drop rate", Higher: false},
+		{Case: "", Name: transit.LatencyP99, Unit: "µs", Title: "Latency p99 at the no-drop rate", Higher: false},
+		{Case: "", Name: transit.NSPerPacket, Unit: "ns", Title: "Time of a core per packet", Higher: false},
+		{Case: "", Name: transit.DeviceNS, Unit: "ns", Title: "The device's time per packet", Higher: false},
+		{Case: "", Name: transit.MppsPerCore, Unit: "Mpps", Title: "Rate per core", Higher: true},
+		{Case: "", Name: "latency_min", Unit: "µs", Title: "Least latency at the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_mean", Unit: "µs", Title: "Mean latency at the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p999", Unit: "µs", Title: "Latency p99.9 at the no-drop rate", Higher: false},
+		{Case: "", Name: "jitter", Unit: "µs", Title: "Jitter at the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p50_10", Unit: "µs", Title: "Latency p50 at 10 % of the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p99_10", Unit: "µs", Title: "Latency p99 at 10 % of the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p50_50", Unit: "µs", Title: "Latency p50 at 50 % of the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p99_50", Unit: "µs", Title: "Latency p99 at 50 % of the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p50_90", Unit: "µs", Title: "Latency p50 at 90 % of the no-drop rate", Higher: false},
+		{Case: "", Name: "latency_p99_90", Unit: "µs", Title: "Latency p99 at 90 % of the no-drop rate", Higher: false},
+		{Case: "", Name: "offered", Unit: "Mpps", Title: "Offered at the partial-drop rate", Higher: true},
+		{Case: "", Name: "forwarded", Unit: "Mpps", Title: "Forwarded at the partial-drop rate", Higher: true},
+		{Case: "", Name: "frame_out", Unit: "bytes", Title: "Frame in the tunnel", Higher: false},
+		{Case: "", Name: "egress", Unit: "Gbit/s", Title: "Rate on the wire of the underlay", Higher: true},
+		{Case: "", Name: "line_share", Unit: "share", Title: "Share of the line rate", Higher: true},
+		{Case: "", Name: "cpu", Unit: "share", Title: "Share of the cores", Higher: false},
+		{Case: "", Name: transit.GeneratorCeiling, Unit: "Mpps", Title: "The generator's own ceiling", Higher: true},
+		{Case: "", Name: "back_to_back", Unit: "frames", Title: "Longest burst without loss", Higher: true},
+		{Case: "", Name: "recovery_ms", Unit: "ms", Title: "Recovery from overload", Higher: false},
+		{Case: "", Name: "reset_ms", Unit: "ms", Title: "Recovery from a reset", Higher: false},
+	} {
+		for _, t := range Transits(r) {
+			m.Case = t.Case()
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
+// Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %". Its parameter is a
+// percentage with its sign or a share; without one it is "the tolerated".
+func Tolerance(r result.Result) string {
+	text := strings.TrimSpace(r.Parameters["tolerance"])
+	scale := 100.0
+	if percent, ok := strings.CutSuffix(text, "%"); ok {
+		text, scale = strings.TrimSpace(percent), 1
+	}
+	share, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return "the tolerated"
+	}
+	return strconv.FormatFloat(scale*share, 'g', 3, 64) + " %"
+}
+
+// SharedCore says whether generator, device and sink of r took turns on one core. There
+// the search always ends at the generator's highest rate, and that holds the device's
+// time.
+func SharedCore(r result.Result) bool {
+	return strings.HasPrefix(r.Parameters["cores"], "inline") || strings.Contains(r.Parameters["cores"], "share core")
+}
+
+// summarise are the summary of r.
+func summarise(r result.Result) []result.Row {
+	return stats.Summarise(r, stats.Limit, transitMetrics(r))
+}

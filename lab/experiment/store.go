@@ -1,0 +1,85 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Files of a run's directory.
+const (
+	resultFile = "result.json"
+	ReportFile = "report.html"
+)
+
+// newRunDir makes the directory of a run that starts now, so that a result
+// can be kept when there is one.
+func newRunDir(root, experiment string, now time.Time) (string, error) {
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", fmt.Errorf("results: %w", err)
+	}
+	name := filepath.Join(root, now.UTC().Format("20060102T150405Z")+"-"+experiment)
+	for i := 1; ; i++ {
+		dir := name
+		if i > 1 {
+			dir = fmt.Sprintf("%s-%d", name, i)
+		}
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("results: %w", err)
+		}
+	}
+}
+
+// Interrupted is the parameter that says where a run was interrupted.
+const Interrupted = "interrupted"
+
+// Conclude computes what follows from the samples: summary and verdict.
+func Conclude(e Experiment, r *result.Result) {
+	r.Summary = e.Summarise(*r)
+	r.Verdict = e.Verdict(*r)
+	if where := r.Parameters[Interrupted]; where != "" {
+		r.Verdict.Refused = true
+		r.Verdict.Sentence = "No verdict: the run was interrupted in " + where + ". Run it again to the end."
+	}
+}
+
+// save writes result and report of a run into its directory and says so on log.
+func save(e Experiment, dir string, r result.Result, log io.Writer) error {
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer, result.Result) error
+	}{{resultFile, result.Write}, {ReportFile, e.Page}} {
+		name := filepath.Join(dir, file.name)
+		if err := WriteFile(name, func(w io.Writer) error { return file.write(w, r) }); err != nil {
+			return err
+		}
+		fmt.Fprintln(log, name)
+	}
+	return nil
+}
+
+// WriteFile replaces a file by what write writes, whole or not at all.
+func WriteFile(name string, write func(io.Writer) error) error {
+	next, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	err = errors.Join(write(next), next.Chmod(0o644), next.Close())
+	if err == nil {
+		err = os.Rename(next.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(next.Name()))
+	}
+	return nil
+}

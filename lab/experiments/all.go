@@ -1,0 +1,45 @@
+package experiments
+
+import (
+	"fmt"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/ab"
+	"github.com/selvage/selvage/lab/experiment/attack"
+	"github.com/selvage/selvage/lab/experiment/cache"
+	"github.com/selvage/selvage/lab/experiment/converge"
+	"github.com/selvage/selvage/lab/experiment/egress"
+	"github.com/selvage/selvage/lab/experiment/failover"
+	"github.com/selvage/selvage/lab/experiment/latency"
+	"github.com/selvage/selvage/lab/experiment/mtu"
+	"github.com/selvage/selvage/lab/experiment/offload"
+	"github.com/selvage/selvage/lab/experiment/rfc2544"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// All are the experiments, in the order of the commands. Adding one adds its folder below
+// lab/experiment, and a line here.
+func All() []experiment.Experiment {
+	return []experiment.Experiment{
+		ab.Experiment(),
+		mtu.Experiment(),
+		rfc2544.Experiment(),
+		latency.Experiment(),
+		offload.Experiment(),
+		failover.Experiment(),
+		converge.Experiment(),
+		egress.Experiment(),
+		attack.Experiment(),
+		cache.Experiment(),
+	}
+}
+
+// madeBy is the experiment that made r.
+func madeBy(r result.Result) (experiment.Experiment, error) {
+	for _, e := range All() {
+		if e.Name == r.Experiment {
+			return e, nil
+		}
+	}
+	return experiment.Experiment{}, fmt.Errorf("the result is of experiment %q, which this version does not have", r.Experiment)
+}

@@ -1,0 +1,378 @@
+package transit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/losses"
+	"github.com/selvage/selvage/lab/search"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// Instruments is the instruments of one sample around a bed: what sends, what takes in and,
+// for frames that come back, what loops.
+type Instruments struct {
+	Testbed   *Testbed
+	watch     *losses.Watch
+	stream    gen.Stream
+	Sender    *gen.Sender
+	Sink      *gen.Sink
+	into      []int // interfaces of the sink
+	reflector *gen.Reflector
+	drain     time.Duration
+	rest      time.Duration
+	stop      []func() error
+	Dropped   losses.Counts // by name, in all trials
+}
+
+// InstrumentOptions are a sample's traffic and how its trials end.
+type InstrumentOptions struct {
+	Direction   string
+	Stream      gen.Stream
+	Drain, Rest time.Duration
+}
+
+// Instruments stands generator and sink around a testbed.
+func (all *Testbeds) Instruments(b *Testbed, o InstrumentOptions) (*Instruments, error) {
+	r := &Instruments{Testbed: b, watch: all.watch, stream: o.Stream, drain: o.Drain, rest: o.Rest, Dropped: losses.Counts{}}
+	if err := r.open(o); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Instruments) open(o InstrumentOptions) error {
+	n := r.Testbed.Net
+	s := o.Stream
+	s.From, s.To = n.Outside, n.Inside
+	into, loop := n.Underlays, n.Uplinks
+	if o.Direction == Decap {
+		s.From, s.To = n.Inside, n.Outside
+	}
+	if o.Direction != Encap {
+		into, loop = n.Uplinks, n.Underlays
+	}
+	ports, err := r.Testbed.ports(o.Direction)
+	if err != nil {
+		return err
+	}
+	indexes, err := r.Testbed.indexes(into)
+	if err != nil {
+		return err
+	}
+	r.into = indexes
+	if err := r.Look(gen.SinkOptions{}); err != nil {
+		return err
+	}
+	if o.Direction == Both {
+		if indexes, err = r.Testbed.indexes(loop); err != nil {
+			return err
+		}
+		if r.reflector, err = gen.NewReflector(n.Tester.Namespace, indexes, gen.SinkOptions{}); err != nil {
+			return err
+		}
+		accepting, err := n.AcceptBack()
+		r.stop = append(r.stop, accepting)
+		if err != nil {
+			return err
+		}
+	}
+	core, _ := cores()
+	r.Sender, err = gen.NewSender(n.Tester.Namespace, ports, s, core)
+	return err
+}
+
+// Look replaces the sink by one that looks at other things: what it does not have to, costs
+// rates nothing.
+func (r *Instruments) Look(o gen.SinkOptions) (err error) {
+	if r.Sink != nil {
+		if err := r.Sink.Close(); err != nil {
+			return err
+		}
+	}
+	r.Sink, err = gen.NewSink(r.Testbed.Net.Tester.Namespace, r.into, o)
+	return err
+}
+
+// Close frees their programs.
+func (r *Instruments) Close() error {
+	var errs []error
+	if r.Sender != nil {
+		errs = append(errs, r.Sender.Close())
+	}
+	if r.Sink != nil {
+		errs = append(errs, r.Sink.Close())
+	}
+	if r.reflector != nil {
+		errs = append(errs, r.reflector.Close())
+	}
+	for _, stop := range r.stop {
+		errs = append(errs, stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Passage is what became of one load.
+type Passage struct {
+	Sent gen.Sent
+	Got  gen.Report
+	Lost uint64
+	// dropped are the counters that rose meanwhile, by name.
+	Dropped losses.Counts
+	// void says why the passage counts for nothing.
+	Void string
+}
+
+// Forwarded is the rate that arrived, in frames/s: of the generator's own time where all is
+// inline, so that what others take of the core counts for nothing.
+func (p Passage) Forwarded(inline bool) float64 {
+	took := p.Sent.Duration
+	if inline && p.Sent.Busy > 0 {
+		took = min(took, p.Sent.Busy)
+	}
+	if took <= 0 {
+		return 0
+	}
+	return float64(p.Got.Frames) / took.Seconds()
+}
+
+// Inline says whether the generator's thread does all the work of device and sink too.
+func (b *Testbed) Inline() bool { return !b.split && b.Device.Process == 0 }
+
+// Send offers a load and accounts for every frame of it.
+func (r *Instruments) Send(ctx context.Context, load gen.Load) (Passage, error) {
+	before, err := r.drops(ctx)
+	if err != nil {
+		return Passage{}, err
+	}
+	if err := r.Sink.Reset(r.Sender.Next()); err != nil {
+		return Passage{}, err
+	}
+	var p Passage
+	if p.Sent, err = r.Run(ctx, load); err != nil {
+		return p, err
+	}
+	if err := r.account(ctx, &p, before); err != nil {
+		return p, err
+	}
+	for name, n := range p.Dropped {
+		r.Dropped[name] += n
+	}
+	p.Void = p.unaccounted()
+	return p, nil
+}
+
+// generatorPriority is the generator's, of a real-time task: its clock cannot wait for
+// who else wants the core.
+const generatorPriority = 1
+
+// Run has the generator send.
+func (r *Instruments) Run(ctx context.Context, load gen.Load) (gen.Sent, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return gen.Sent{}, fmt.Errorf("priority of the generator: %w", err)
+	}
+	realtime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: generatorPriority}
+	if err := unix.SchedSetAttr(0, &realtime, 0); err != nil {
+		return gen.Sent{}, fmt.Errorf("real-time priority of the generator: %w (a control group may forbid it: cpu.rt_runtime_us)", err)
+	}
+	sent, err := r.Sender.Run(ctx, load)
+	return sent, errors.Join(err, unix.SchedSetAttr(0, before, 0))
+}
+
+// account reads sink and counters until no frame is on its way any more: each has come or
+// has been dropped. It gives up after the time that is waited for them.
+func (r *Instruments) account(ctx context.Context, p *Passage, before losses.Counts) (err error) {
+	pause := 2 * time.Millisecond
+	for began := time.Now(); ; pause = min(2*pause, 100*time.Millisecond) {
+		if p.Got, err = r.Sink.Read(); err != nil {
+			return err
+		}
+		after, err := r.drops(ctx)
+		if err != nil {
+			return err
+		}
+		p.Dropped, p.Lost = after.Since(before), p.Got.Lost(p.Sent)
+		if p.Lost <= p.Dropped.Sum() || time.Since(began) >= r.drain {
+			return nil
+		}
+		if err := experiment.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// drops are all counters of lost packets of the bed's hosts: reasons of the kernel, and
+// what its driver and the device itself counted besides.
+func (r *Instruments) drops(ctx context.Context) (losses.Counts, error) {
+	all := losses.Counts{}
+	for host, inode := range r.Testbed.netns {
+		counts, err := r.watch.Read(inode)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range counts {
+			if !r.excused(host, name) {
+				all[host+" "+name] = n
+			}
+		}
+	}
+	driver, err := r.Testbed.Net.DriverDrops()
+	if err != nil {
+		return nil, err
+	}
+	if r.Testbed.Device.Drops != nil {
+		own, err := r.Testbed.Device.Drops(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range own {
+			all["device "+name] = n
+		}
+	}
+	for name, n := range driver {
+		if !r.Testbed.Device.Programs || !strings.HasPrefix(name, topo.DroppedByXDP) {
+			all["device "+name] = n
+		}
+	}
+	return all, nil
+}
+
+// excused are counters that count no loss, or one that the device counts itself, and what
+// the tester's own interface did not take from the generator, which counts that (overrun).
+func (r *Instruments) excused(host, name string) bool {
+	if host == r.Testbed.Net.Tester.Name {
+		return strings.HasPrefix(name, losses.Transmit)
+	}
+	reason, freed := strings.CutPrefix(name, losses.Freed)
+	return freed && slices.Contains(r.Testbed.Device.Excused, reason)
+}
+
+// Strangers are the packets that may die during a passage without being of it: address
+// resolution, probes.
+const Strangers = 64
+
+// unaccounted says what does not add up, "" when all does: sent = received + dropped.
+func (p Passage) unaccounted() string {
+	named := p.Dropped.Sum()
+	switch {
+	case p.Got.Frames > p.Sent.Frames:
+		return fmt.Sprintf("%d frames arrived of %d that were sent", p.Got.Frames, p.Sent.Frames)
+	case p.Lost > named:
+		return fmt.Sprintf("%d of %d lost frames are in no counter (%s; the sink saw other frames: %v)", p.Lost-named, p.Lost, p.Dropped, p.Got.Foreign)
+	case named > p.Lost+Strangers:
+		return fmt.Sprintf("counters name %d drops (%s), but %d frames are missing", named, p.Dropped, p.Lost)
+	}
+	return ""
+}
+
+// Trial is a passage at a rate as a search wants it.
+func (r *Instruments) Trial(ctx context.Context, pps float64, length time.Duration) (search.Outcome, error) {
+	if err := experiment.Sleep(ctx, r.rest); err != nil {
+		return search.Outcome{}, err
+	}
+	p, err := r.Send(ctx, gen.Load{Rate: pps, Duration: length, Untimed: true, Batch: SearchBatch(pps)})
+	if err != nil {
+		return search.Outcome{}, err
+	}
+	return search.Outcome{Sent: p.Sent.Frames, Lost: p.Lost, Unsent: p.Sent.Unsent + p.Sent.Overrun, Void: p.Void}, nil
+}
+
+// SearchBatch is the frames that the kernel hands over at a time in a trial for a rate:
+// the highest rates need many.
+func SearchBatch(pps float64) int {
+	if pps > 1e6 {
+		return PeakBatch
+	}
+	return 0
+}
+
+// PeakBatch is what the generator is fastest with.
+const PeakBatch = 64
+
+// WarmTime is how long every flow's first frames take to send: slowly, since each is a
+// decision, but within two seconds.
+func WarmTime(flows int) time.Duration {
+	const each = 20 * time.Microsecond
+	return min(time.Duration(max(2*flows, 512))*each, 2*time.Second)
+}
+
+// slowestWarm is the longest that they are sent for, to a device that is slow.
+const slowestWarm = 4 * time.Second
+
+// Warm sends every flow's first frames, until all of them arrive.
+func (r *Instruments) Warm(ctx context.Context) error {
+	frames := uint64(max(2*r.stream.Flows, 512))
+	rate := float64(frames) / WarmTime(r.stream.Flows).Seconds()
+	var p Passage
+	for range 8 {
+		var err error
+		if p, err = r.Send(ctx, gen.Load{Frames: frames, Rate: rate}); err != nil {
+			return err
+		}
+		if p.Void == "" && p.Lost == 0 && p.Sent.Frames > 0 {
+			return nil
+		}
+		rate = max(rate/2, float64(frames)/slowestWarm.Seconds())
+		if err := experiment.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.Sent.Frames == 0:
+		return fmt.Errorf("the device's interface accepted none of %d frames", p.Sent.Offered)
+	case p.Got.Frames == 0:
+		return fmt.Errorf("none of %d frames came through (dropped: %s; the sink saw %v)", p.Sent.Frames, p.Dropped, p.Got.Foreign)
+	case p.Void != "":
+		return errors.New(p.Void)
+	case p.Lost > p.Sent.Frames/2:
+		return fmt.Errorf("%d of %d frames at %.0f frames/s were lost (%s)", p.Lost, p.Sent.Frames, rate, p.Dropped)
+	}
+	return nil // it loses already at this rate, which the search will tell
+}
+
+// Peak is what goes through when the generator sends as fast as it can.
+func (r *Instruments) Peak(ctx context.Context, length time.Duration) (Passage, error) {
+	return r.Send(ctx, gen.Load{Duration: length, Batch: PeakBatch, Untimed: true})
+}
+
+// PerPacket is the time of one packet at a rate, in ns.
+func PerPacket(pps float64) float64 {
+	if !(pps > 0) {
+		return math.NaN()
+	}
+	return 1e9 / pps
+}
+
+// Unchecked is a passage without accounts, whose end may be in the next one.
+func (r *Instruments) Unchecked(ctx context.Context, load gen.Load, drain time.Duration) (p Passage, err error) {
+	if err := r.Sink.Reset(r.Sender.Next()); err != nil {
+		return p, err
+	}
+	if p.Sent, err = r.Run(ctx, load); err != nil {
+		return p, err
+	}
+	for began := time.Now(); ; {
+		if p.Got, err = r.Sink.Read(); err != nil {
+			return p, err
+		}
+		if p.Lost = p.Got.Lost(p.Sent); p.Lost == 0 || time.Since(began) >= drain {
+			return p, nil
+		}
+		if err := experiment.Sleep(ctx, time.Millisecond); err != nil {
+			return p, err
+		}
+	}
+}
