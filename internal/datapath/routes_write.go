@@ -156,11 +156,16 @@ func (ro *Routes) superseded(p *plan) (gone []bpfRouteKey) {
 // inUse marks the groups and next hops that p has.
 func (ro *Routes) inUse(p *plan) (groups, hops []bool) {
 	groups, hops = make([]bool, len(ro.groups)), make([]bool, len(ro.hops))
-	for id := range p.groups {
-		groups[id] = true
-	}
-	for id := range p.hops {
-		hops[id] = true
+	for _, p := range []*plan{p, ro.numbers.underway.plan} { // what is about to be written is in use
+		if p == nil {
+			continue
+		}
+		for id := range p.groups {
+			groups[id] = true
+		}
+		for id := range p.hops {
+			hops[id] = true
+		}
 	}
 	return groups, hops
 }
