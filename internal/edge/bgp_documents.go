@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
-	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -34,21 +32,6 @@ func (e *edge) bgpDocument() (api.BGPInfo, error) {
 		return api.BGPInfo{}, noBGP()
 	}
 	return b.State().Info(time.Now(), e.pathSelector.neighbourLives()), nil
-}
-
-// neighbourLives are what is known of watched neighbours.
-func (s *pathSelector) neighbourLives() map[netip.Addr]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lives := make(map[netip.Addr]string)
-	if s.monitor == nil {
-		return lives
-	}
-	results := s.monitor.Results()
-	for pair, neighbour := range s.neighbours {
-		lives[neighbour] = string(cmp.Or(results[pair].State, bfd.Unknown))
-	}
-	return lives
 }
 
 // bgpRouteDocuments are the routes that a query chooses.

@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 var (
@@ -356,16 +357,16 @@ func TestOpenLiveness(t *testing.T) {
 // Packets are not judged while flows that moved may still go where they went before.
 func TestBalanceAfterMoves(t *testing.T) {
 	w := newDualWorld(t)
-	var paths pathPlan
+	var paths writer.PathPlan
 	replan := func(dead map[overlay.Pair]string) {
-		paths = paths.then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, dead), paths.pathPolicies))
+		paths = paths.Then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, dead), paths.PathPolicies))
 	}
 	replan(nil)
 	var b balance
 	var sent uint64
 	reading := func() int {
 		sent += 50_000
-		b = b.after(map[overlay.Pair]datapath.Counters{aa: {Packets: sent}}, paths, 1e6)
+		b = b.after(map[overlay.Pair]datapath.Counters{aa: {Packets: sent}}, pathPlan{paths.PathPolicies, paths.Problems, paths.Since, paths.Moves}, 1e6)
 		return len(b.problems)
 	}
 	gatewayStates := func(what string) {

@@ -113,14 +113,6 @@ func routesTo(list []plan.Route, to netip.Addr) (best []plan.Route) {
 	return best
 }
 
-// routes are those of all routers by now.
-func (s *pathSelector) routes() []plan.Table {
-	s.mu.Lock()
-	snapshot := s.routing.Snapshot()
-	s.mu.Unlock()
-	return snapshot.All()
-}
-
 func (e *edge) hopInfo(hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInfo {
 	info := api.HopInfo{Segment: hop.Segment, Address: hop.Addr, Remote: hop.Remote, State: stateConnected}
 	switch {
