@@ -150,29 +150,31 @@ func isDefault(p netip.Prefix) uint8 {
 	return 0
 }
 
-// putRoutes writes routes that differ; the generations of the routers that it touched are
+// putRoutes writes routes that differ, each of which is tried; the generations of the routers that it touched are
 // written last.
 func (ro *Routes) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bool) error {
 	keys, values := make([]bpfRouteKey, 0, len(want)), make([]bpfRoute, 0, len(want))
 	for _, k := range keysOf(want) {
 		keys, values = append(keys, k), append(values, want[k])
 	}
-	if len(keys) == 0 {
-		return nil
+	var failed fewErrors
+	for len(keys) > 0 {
+		n, err := ro.maps.Routes.BatchUpdate(keys, values, nil)
+		if err == nil {
+			n = len(keys)
+		}
+		for i, k := range keys[:n] {
+			ro.noteRoute(k, values[i])
+			ro.invalidateRoute(k)
+			touched[k.Router] = true
+		}
+		if err != nil { // the one behind them is left out, and keeps no other one from it
+			failed.add(fmt.Errorf("write the map %s of %d entries: %w", ro.maps.Routes, ro.maps.Routes.MaxEntries(), err))
+			n = min(n+1, len(keys))
+		}
+		keys, values = keys[n:], values[n:]
 	}
-	n, err := ro.maps.Routes.BatchUpdate(keys, values, nil)
-	if err == nil {
-		n = len(keys)
-	}
-	for i, k := range keys[:n] {
-		ro.noteRoute(k, values[i])
-		ro.invalidateRoute(k)
-		touched[k.Router] = true
-	}
-	if err != nil {
-		return fmt.Errorf("write the map %s of %d entries: %w", ro.maps.Routes, ro.maps.Routes.MaxEntries(), err)
-	}
-	return nil
+	return failed.err()
 }
 
 // dropRoutes removes routes, likewise.

@@ -43,18 +43,11 @@ func (ro *Routes) writeRoutes(p *plan) error {
 			return err
 		}
 	}
-	if err := ro.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
-		return err
+	errs := []error{ro.putRoutes(changed, map[uint32]bool{}), ro.putLocalAddrs(p)}
+	for id := range ro.numbers.names.routers { // all of them
+		errs = append(errs, ro.putRouter(id, p.rerouted[id]))
 	}
-	if err := ro.putLocalAddrs(p); err != nil {
-		return err
-	}
-	for id := range ro.numbers.names.routers {
-		if err := ro.putRouter(id, p.rerouted[id]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // putLocalAddrs writes the edge's own addresses. Decisions about packets to and from new ones

@@ -65,7 +65,7 @@ type Role struct {
 	self      netip.Addr            // as of the last decision
 	states    map[netip.Addr]Status // this edge too; nil before tables were written. Replaced, never changed
 	own       ownState
-	rewrite   bool                  // the tables are others than those that obey states
+	rewrite   bool           // the tables are others than those that obey states
 	owned     map[Place]bool // addresses that this edge answers for. Replaced, never changed
 	problems  []problem.Problem
 	failovers []api.Failover
