@@ -18,7 +18,6 @@ import (
 
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
@@ -56,8 +55,7 @@ type edge struct {
 	awaited      *awaited          // it, when it goes back by itself; else nil
 	left         error             // what of the tables could not be written
 	dp           *DataPath         // nil when the edge stops
-	next         *DataPath         // that gets the next tables, and takes the place of dp; else nil
-	opened       datapath.Config   // of the newest of both
+	successor    successor         // of dp
 	adopted      bool
 	hostState    host.State
 	paths        paths
@@ -106,8 +104,8 @@ func (e *edge) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
-	e.opened = dataPathConfig(e.config, e.opts)
-	dp, err := e.opts.OpenDataPath(e.opened)
+	e.successor.cfg = dataPathConfig(e.config, e.opts)
+	dp, err := e.opts.OpenDataPath(e.successor.cfg)
 	if err != nil {
 		return fmt.Errorf("open the data path: %w", err)
 	}
@@ -278,7 +276,7 @@ func (e *edge) reconcile() {
 func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
 	config, ruled, noLearning, keep := e.config, e.ruled, plan.NoLearning(e.configured, e.config), e.learned.known.IsSettling()
 	return e.writer.Plan(writer.Change{
-		DataPath: e.newest().writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
+		DataPath: cmp.Or(e.successor.dp, e.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
 			tables, problems := plan.DesiredBy(s.Routing, config, hostState, s.Paths.PathPolicies)
 			tables.NoLearning, tables.Keep = noLearning, keep
@@ -314,17 +312,14 @@ func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	return applied.Came, nil
 }
 
-// newest is the data path that gets the next tables.
-func (e *edge) newest() *DataPath { return cmp.Or(e.next, e.dp) }
-
 // succeed closes the data path whose tables have been replaced by those of another. mu is held.
 func (e *edge) succeed() {
-	if e.next == nil {
+	if e.successor.dp == nil {
 		return
 	}
 	e.unfollowHostEvents()
 	err := e.dp.Owner.Close()
-	e.dp, e.next = e.next, nil
+	e.dp, e.successor.dp = e.successor.dp, nil
 	e.followHostEvents()
 	e.reportProblem(closeDataPath, err)
 	e.reportProblem(keepLease, e.keepLease(e.dp)) // until now it was the former handle's
@@ -384,9 +379,6 @@ func (e *edge) age() {
 	}
 }
 
-// fault is what is wrong with something, nil when nothing is.
-func (e *edge) fault(what string) error { return e.faults.all()[what] }
-
 // noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
 // may no longer read.
 func (e *edge) noteVersion(c overlay.Edge) {
@@ -401,36 +393,18 @@ func (e *edge) noteVersion(c overlay.Edge) {
 // reopen loads the programs anew when next needs that, beside those that are in force: they are steered
 // meanwhile, and replaced by the next tables. After an error they stay.
 func (e *edge) reopen(next overlay.Edge) error {
-	was, will := e.opened, dataPathConfig(next, e.opts)
+	was, will := e.successor.cfg, dataPathConfig(next, e.opts)
 	if reflect.DeepEqual(was, will) {
 		return nil
 	}
-	if err := e.openNext(will); err != nil {
+	if err := e.successor.open(e.opts.OpenDataPath, will, e.dp); err != nil {
 		err = fmt.Errorf("open the data path: %w", err)
 		// Pins may be those of the one that failed.
-		if again := e.openNext(was); again != nil {
+		if again := e.successor.open(e.opts.OpenDataPath, was, e.dp); again != nil {
 			err = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
 		}
 		return err
 	}
-	return nil
-}
-
-// openNext opens the data path that gets the next tables.
-func (e *edge) openNext(cfg datapath.Config) error {
-	var err error
-	if e.next != nil { // it never had any
-		err = e.next.Owner.Close()
-		e.next = nil
-	}
-	e.opened = cfg
-	cfg.Beside, _ = e.dp.Owner.(*datapath.Datapath)
-	next, failed := e.opts.OpenDataPath(cfg)
-	if failed != nil {
-		return errors.Join(failed, err)
-	}
-	e.next = next
-	e.reportProblem(closeDataPath, err)
 	return nil
 }
 
@@ -441,11 +415,8 @@ func (e *edge) stop(remove bool) error {
 	unspoken := e.endBGP(!remove) // first, so that the others send no more
 	e.mu.Lock()
 	dp := e.dp
-	var unopened error
-	if e.next != nil {
-		unopened = e.next.Owner.Close()
-	}
-	e.dp, e.next = nil, nil
+	unopened := e.successor.close()
+	e.dp = nil
 	e.mu.Unlock()
 	unspoken = errors.Join(unspoken, unopened, e.keepLease(nil))
 	if dp == nil {
@@ -453,7 +424,9 @@ func (e *edge) stop(remove bool) error {
 	}
 	if !remove {
 		e.log.Info("edge stops, its data path keeps forwarding")
-		e.leaveGateways()
+		if err := e.writer.Leave(); err != nil {
+			e.log.Error("release egress addresses", "err", err)
+		}
 		return errors.Join(unspoken, e.replication.Close(), e.endLiveness(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")

@@ -28,6 +28,13 @@ func (f *faults) set(what string, err error) (was error) {
 	return was
 }
 
+// of is what is wrong with something, nil when nothing is.
+func (f *faults) of(what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now[what]
+}
+
 // all are those of now.
 func (f *faults) all() map[string]error {
 	f.mu.Lock()

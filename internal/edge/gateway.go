@@ -145,13 +145,6 @@ func (e *edge) steerAndSave() {
 	e.reportProblem(rememberGateways, e.role.Save())
 }
 
-// leaveGateways gives this edge's work to the other gateways.
-func (e *edge) leaveGateways() {
-	if err := e.writer.Leave(); err != nil {
-		e.log.Error("release egress addresses", "err", err)
-	}
-}
-
 // watchNAT has sessions expire and raises alarms until ctx ends.
 func (e *edge) watchNAT(ctx context.Context) {
 	tick := time.NewTicker(logEvery)

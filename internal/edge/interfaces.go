@@ -75,7 +75,7 @@ func (e *edge) transitHook(name string) (hook, why string) {
 	if !ok {
 		return "", "the interface does not exist"
 	}
-	if e.fault(applyTables) != nil {
+	if e.faults.of(applyTables) != nil {
 		return "", "not known, because the last change of the data path failed: see `selvage status`"
 	}
 	if refusal, ok := e.dp.Links.Refused()[link.Index]; ok {

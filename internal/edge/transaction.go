@@ -219,7 +219,7 @@ func (e *edge) transact(next candidate, confirm time.Duration) error {
 }
 
 // notApplied is why the last reconciliation wrote no tables.
-func (e *edge) notApplied() error { return cmp.Or(e.fault(observeHost), e.fault(applyTables)) }
+func (e *edge) notApplied() error { return cmp.Or(e.faults.of(observeHost), e.faults.of(applyTables)) }
 
 // leftOut is what of the tables in force could not be written.
 func (e *edge) leftOut() error {

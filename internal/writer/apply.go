@@ -55,7 +55,7 @@ var ErrEnded = errors.New("the edge is stopping")
 func (w *Writer) Plan(c Change) (*Planned, error) {
 	p := &Planned{Change: c}
 	var routing *plan.Routing
-	if !w.Urgent(func() {
+	if !w.queue.Urgent(func() {
 		w.planning, w.since, w.replaced = true, nil, false
 		routing, p.selection = w.view.routing.Snapshot(), w.selected(c)
 		w.liveness.SetService(p.selection.Gateways.Service()) // who goes says so before
@@ -75,7 +75,7 @@ func (w *Writer) selected(c Change) Selection {
 
 // Apply writes what was planned. What is urgent is done meanwhile.
 func (w *Writer) Apply(p *Planned) (a Applied, err error) {
-	if !w.Long(func() { a, err = w.apply(p) }) {
+	if !w.queue.Long(func() { a, err = w.apply(p) }) {
 		return a, ErrEnded
 	}
 	return a, err
@@ -87,7 +87,7 @@ func (w *Writer) apply(p *Planned) (a Applied, err error) {
 		w.outgoing, w.view.dp = &before, p.DataPath // which knows the names of the one before
 	}
 	taken := false
-	err = p.DataPath.Tables.ApplyIn(p.Tables, datapath.Steps{Yield: w.Yield, Beside: w.Beside, Latest: func(t fib.Tables) fib.Tables {
+	err = p.DataPath.Tables.ApplyIn(p.Tables, datapath.Steps{Yield: w.queue.Yield, Beside: w.queue.Beside, Latest: func(t fib.Tables) fib.Tables {
 		taken = true
 		return w.take(p, t)
 	}})

@@ -15,9 +15,9 @@ import (
 // inTurn has something of BGP done. What only takes away waits for nothing: packets go astray until then.
 func (w *Writer) inTurn(withdrawal bool, do func()) {
 	if withdrawal {
-		w.Urgent(do)
+		w.queue.Urgent(do)
 	} else {
-		w.Ordinary(do)
+		w.queue.Ordinary(do)
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *Writer) note(list []rib.LearnedRoute) {
 
 // ReplaceRoutes has these be all that was learned.
 func (w *Writer) ReplaceRoutes(list []rib.LearnedRoute) {
-	w.Ordinary(func() {
+	w.queue.Ordinary(func() {
 		w.replaced, w.since = w.planning, nil
 		w.view.routing.Forget()
 		w.view.routing.Learn(list)
@@ -93,7 +93,7 @@ func (w *Writer) ReplaceRoutes(list []rib.LearnedRoute) {
 // Forget forgets the MAC addresses of hosts; IP addresses go with them.
 func (w *Writer) Forget(hosts []evpn.Host) error {
 	var errs []error
-	w.Urgent(func() {
+	w.queue.Urgent(func() {
 		for _, h := range hosts {
 			if w.view.dp != nil && !h.Addr.IsValid() {
 				errs = append(errs, w.view.dp.Hosts.Forget(h.Segment, h.MAC))

@@ -27,7 +27,7 @@ type Steered struct {
 // nothing else, because every packet until then is lost. Without tables it does nothing: those that
 // are about to be written know.
 func (w *Writer) Steer() (s Steered) {
-	w.Urgent(func() { s = w.steer() })
+	w.queue.Urgent(func() { s = w.steer() })
 	return s
 }
 

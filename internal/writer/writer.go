@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"context"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ type view struct {
 
 // Writer writes tables. All but what is published belongs to the goroutine of its queue.
 type Writer struct {
-	*Queue
+	queue    *Queue
 	role     *gateway.Role
 	liveness Liveness
 
@@ -77,11 +78,18 @@ type Published struct {
 
 // New makes the writer of an edge that has no tables yet.
 func New(o Options) *Writer {
-	w := &Writer{Queue: NewQueue(o.Enter), role: o.Role, liveness: o.Liveness}
+	w := &Writer{queue: NewQueue(o.Enter), role: o.Role, liveness: o.Liveness}
 	w.view.Edge, w.view.routing = o.Edge, plan.NewRouting(o.Edge, nil)
 	w.publish()
 	return w
 }
+
+// Run writes until ctx ends, when nothing is to be written any more. It runs once, and reports when its
+// thread cannot be in the edge's network namespace.
+func (w *Writer) Run(ctx context.Context, report func(error)) { w.queue.Run(ctx, report) }
+
+// Urgent has do done by the goroutine before what is not urgent, and waits for it.
+func (w *Writer) Urgent(do func()) { w.queue.Urgent(do) }
 
 func (w *Writer) publish() { w.published.Store(&Published{w.view.Snapshot, w.view.paths}) }
 
@@ -90,16 +98,16 @@ func (w *Writer) InForce() *Published { return w.published.Load() }
 
 // Routing is that of the tables, with what was learned by now; nil after the end.
 func (w *Writer) Routing() (routing *plan.Routing) {
-	w.Ordinary(func() { routing = w.view.routing.Snapshot() })
+	w.queue.Ordinary(func() { routing = w.view.routing.Snapshot() })
 	return routing
 }
 
 // Stand has nothing be steered any more.
-func (w *Writer) Stand() { w.Urgent(func() { w.view.dp = nil }) }
+func (w *Writer) Stand() { w.queue.Urgent(func() { w.view.dp = nil }) }
 
 // Leave gives this edge's work to other gateways, and has nothing be steered any more.
 func (w *Writer) Leave() (err error) {
-	w.Urgent(func() {
+	w.queue.Urgent(func() {
 		if w.view.dp != nil {
 			err = w.role.Leave(w.facts(w.view.Snapshot), steering{w})
 			w.view.dp = nil
@@ -110,7 +118,7 @@ func (w *Writer) Leave() (err error) {
 
 // Frames does something with the frames of the tables in force, if there are any, in turn with others.
 func (w *Writer) Frames(do func(Frames)) {
-	w.Ordinary(func() {
+	w.queue.Ordinary(func() {
 		if w.view.dp != nil {
 			do(w.view.dp.Frames)
 		}
