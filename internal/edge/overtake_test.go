@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/overlay"
@@ -96,8 +95,9 @@ func TestFailoversDuringApply(t *testing.T) {
 	w.mu.Lock()
 	w.pruning = end
 	w.mu.Unlock()
+	applied := w.called("apply")
 	w.set(func() {})
-	time.Sleep(10 * time.Millisecond)
+	w.within("tables are written", func() bool { return w.called("apply") > applied })
 	for i, pair := range []overlay.Pair{ba, ab, bb} {
 		w.live(pair, bfd.Down, "no packet for 150ms")
 		w.within("flows are steered", func() bool {
