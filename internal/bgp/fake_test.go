@@ -52,6 +52,7 @@ type world struct {
 	macs      map[overlay.MAC]netip.Addr
 	routes    map[netip.Prefix]int // next hops
 	puts      int                  // entries that were written
+	gone      map[overlay.MAC]int  // how many were when a MAC address went
 	most      int                  // entries for which there is room; 0: any number
 	announced map[evpn.Key]evpn.Route
 	failed    []string
@@ -64,7 +65,7 @@ type world struct {
 
 // start runs a process until the end of the test, with a session to the neighbour.
 func start(t *testing.T, change func(*Options)) *world {
-	w := &world{T: t, macs: map[overlay.MAC]netip.Addr{}, routes: map[netip.Prefix]int{}, announced: map[evpn.Key]evpn.Route{}, problems: map[string]error{}}
+	w := &world{T: t, macs: map[overlay.MAC]netip.Addr{}, gone: map[overlay.MAC]int{}, routes: map[netip.Prefix]int{}, announced: map[evpn.Key]evpn.Route{}, problems: map[string]error{}}
 	o := Options{
 		Edge: edge(), NextHop: tep, Writer: w, Hosts: w, Events: w, Log: slog.New(slog.DiscardHandler),
 		Open: func(_ context.Context, o speaker.Options) (Speaker, error) {
@@ -115,6 +116,7 @@ func (w *world) PutBGPMACs(list []rib.BGPMAC) (later []rib.BGPMAC, err error) {
 		switch {
 		case !m.Remote.IsValid():
 			delete(w.macs, m.MAC)
+			w.gone[m.MAC] = w.puts
 		case w.most > 0 && !known && len(w.macs) >= w.most:
 			left.MACs = append(left.MACs, m)
 		default:

@@ -22,14 +22,18 @@ const (
 
 // inbox is what is left for the goroutine to do, in order. Nobody waits to leave something, so it
 // is bounded otherwise: of updates for one NLRI of one neighbour, and of jobs with one key, the last
-// counts. It takes the place at the end.
+// counts. It takes the place at the end, and a withdrawal that of those before all others: packets go astray until
+// it is done, however many routes are being installed.
 type inbox struct {
 	mostUpdates int
 	wake        chan struct{} // has a mark when there is something
 
 	mu    sync.Mutex
 	items list.List
-	at    map[any]*list.Element
+	// withdrawals of routes of which nothing else waits.
+	withdrawals list.List
+	at          map[any]*list.Element
+	routes      map[routeKey]int // updates that wait
 	// waiting are the updates of each neighbour, sessions how often its session changed: what was
 	// said in another session is not overtaken.
 	waiting  map[netip.Addr]int
@@ -44,7 +48,16 @@ type item struct {
 	at     time.Time // the update was received
 	do     func()
 	hosts  int // that the job is about
+	in     *list.List
 }
+
+// routeKey is what tells routes apart, in all sessions.
+type routeKey struct {
+	neighbour netip.Addr
+	route     evpn.Key
+}
+
+func keyOf(u *evpn.Update) routeKey { return routeKey{u.Neighbour, u.Route.Key} }
 
 // updateKey is what tells updates apart.
 type updateKey struct {
@@ -55,7 +68,7 @@ type updateKey struct {
 
 func newInbox(mostUpdates int) *inbox {
 	return &inbox{
-		mostUpdates: mostUpdates, wake: make(chan struct{}, 1), at: make(map[any]*list.Element),
+		mostUpdates: mostUpdates, wake: make(chan struct{}, 1), at: make(map[any]*list.Element), routes: make(map[routeKey]int),
 		waiting: make(map[netip.Addr]int), sessions: make(map[netip.Addr]uint64),
 	}
 }
@@ -111,31 +124,40 @@ func (i *inbox) receive(updates []evpn.Update, at time.Time) (overflowed []netip
 	return overflowed
 }
 
-// put appends an item, and takes out the one that it overtakes. mu is held.
+// put appends an item, and takes out the one that it replaces. mu is held.
 func (i *inbox) put(it *item) {
 	if it.key != nil {
 		if before := i.at[it.key]; before != nil {
 			i.remove(before)
 		}
 	}
-	e := i.items.PushBack(it)
+	it.in = &i.items
+	if u := it.update; u != nil {
+		if u.Withdrawn && i.routes[keyOf(u)] == 0 {
+			it.in = &i.withdrawals
+		}
+		i.waiting[u.Neighbour]++
+		i.routes[keyOf(u)]++
+	}
+	e := it.in.PushBack(it)
 	if it.key != nil {
 		i.at[it.key] = e
-	}
-	if it.update != nil {
-		i.waiting[it.update.Neighbour]++
 	}
 }
 
 // remove takes an item out. mu is held.
 func (i *inbox) remove(e *list.Element) *item {
-	it := i.items.Remove(e).(*item)
+	it := e.Value.(*item)
+	it.in.Remove(e)
 	if it.key != nil {
 		delete(i.at, it.key)
 	}
 	if it.update != nil {
 		if i.waiting[it.update.Neighbour]--; i.waiting[it.update.Neighbour] == 0 {
 			delete(i.waiting, it.update.Neighbour)
+		}
+		if i.routes[keyOf(it.update)]--; i.routes[keyOf(it.update)] == 0 {
+			delete(i.routes, keyOf(it.update))
 		}
 	}
 	i.hosts -= it.hosts
@@ -144,12 +166,14 @@ func (i *inbox) remove(e *list.Element) *item {
 
 // drop takes out all updates of a neighbour. mu is held.
 func (i *inbox) drop(neighbour netip.Addr) {
-	for e := i.items.Front(); e != nil; {
-		next := e.Next()
-		if it := e.Value.(*item); it.update != nil && it.update.Neighbour == neighbour {
-			i.remove(e)
+	for _, waiting := range []*list.List{&i.items, &i.withdrawals} {
+		for e := waiting.Front(); e != nil; {
+			next := e.Next()
+			if it := e.Value.(*item); it.update != nil && it.update.Neighbour == neighbour {
+				i.remove(e)
+			}
+			e = next
 		}
-		e = next
 	}
 }
 
@@ -157,7 +181,11 @@ func (i *inbox) drop(neighbour netip.Addr) {
 func (i *inbox) take() (do func(), updates []evpn.Update, at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for e := i.items.Front(); e != nil && len(updates) < takeMost; e = i.items.Front() {
+	from := &i.items
+	if i.withdrawals.Len() > 0 {
+		from = &i.withdrawals
+	}
+	for e := from.Front(); e != nil && len(updates) < takeMost; e = from.Front() {
 		it := e.Value.(*item)
 		if len(updates) > 0 && (it.update == nil || !it.at.Equal(at)) {
 			break
@@ -175,7 +203,7 @@ func (i *inbox) take() (do func(), updates []evpn.Update, at time.Time) {
 func (i *inbox) len() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.items.Len()
+	return i.items.Len() + i.withdrawals.Len()
 }
 
 func (i *inbox) mark() {

@@ -143,3 +143,38 @@ func TestTooManyHostsAreLookedFor(t *testing.T) {
 	w.gate.Unlock()
 	w.done()
 }
+
+// A withdrawal waits for none of the 100,000 routes that came before it, but for those that are being installed.
+func TestWithdrawalsOvertake(t *testing.T) {
+	w := start(t, nil)
+	w.options.Receive([]evpn.Update{hostAt(hostB, 0)})
+	w.done()
+	w.gate.Lock()
+	w.options.Receive([]evpn.Update{hostAt(hostA, 0)})
+	w.within("the goroutine waits for the data path", func() bool { return w.process.inbox.len() == 0 })
+	const installs = 100_000
+	list := make([]evpn.Update, 0, installs)
+	for n := range installs {
+		list = append(list, hostAt(macOf(n), 0))
+	}
+	w.options.Receive(list)
+	w.options.Session(evpn.Session{Neighbour: rr, Up: true, Complete: true})
+	gone := hostAt(hostB, 0)
+	gone.Withdrawn = true
+	w.options.Receive([]evpn.Update{gone})
+	// What is said again after it counts, and what was said before it as well.
+	again, first := hostAt(macOf(1), 1), hostAt(macOf(2), 1)
+	again.Withdrawn, first.Withdrawn = true, true
+	w.options.Receive([]evpn.Update{again, first})
+	w.options.Receive([]evpn.Update{hostAt(macOf(1), 2)})
+	w.gate.Unlock()
+	w.done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if after, ok := w.gone[hostB]; !ok || after > takeMost {
+		t.Errorf("gone %t after %d entries were written, want after %d at most", ok, after, takeMost)
+	}
+	if _, there := w.macs[macOf(1)]; !there || len(w.macs) != installs {
+		t.Errorf("%d hosts, the one that came again is there: %t", len(w.macs), there)
+	}
+}

@@ -3,6 +3,7 @@ package bgp
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -70,14 +71,14 @@ func newWaiting() waiting {
 // be told of what the tables have no room for.
 func (i *installer) put(c evpn.Changes, when time.Time) (changes evpn.Changes) {
 	var errs []error
-	for some := range slices.Chunk(c.MACs, putSome) {
+	for some := range inOrder(c.MACs, func(m rib.BGPMAC) bool { return !m.Remote.IsValid() }) {
 		errs = append(errs, i.putBGPMACs(some, when))
 	}
-	for some := range slices.Chunk(c.Neighbours, putSome) {
+	for some := range inOrder(c.Neighbours, func(a rib.ARPEntry) bool { return a.MAC == overlay.MAC{} }) {
 		errs = append(errs, i.putARPEntries(some, when))
 	}
 	i.again = i.again || errors.Join(errs...) != nil
-	for some := range slices.Chunk(c.Routes, putSome) {
+	for some := range inOrder(c.Routes, func(r rib.LearnedRoute) bool { return len(r.Via) == 0 }) {
 		more, err := i.putRoutes(some, when) // the next tables have them
 		errs = append(errs, err)
 		changes.Announce, changes.Withdraw = append(changes.Announce, more.Announce...), append(changes.Withdraw, more.Withdraw...)
@@ -88,6 +89,20 @@ func (i *installer) put(c evpn.Changes, when time.Time) (changes evpn.Changes) {
 		i.problems.report(ProblemWrite, firstOf(errs))
 	}
 	return changes
+}
+
+// inOrder is a list in parts: what only goes is first, and in parts of its own, which need not wait for their turn.
+func inOrder[T any](list []T, goes func(T) bool) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for _, first := range []bool{true, false} {
+			part := slices.DeleteFunc(slices.Clone(list), func(one T) bool { return goes(one) != first })
+			for some := range slices.Chunk(part, putSome) {
+				if !yield(some) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // firstOf is the first error, and how many more there are: all say much the same.

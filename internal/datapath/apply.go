@@ -17,13 +17,8 @@ import (
 // restore reads which numbers a former process gave to ends and segments, so
 // that learned entries and cached decisions stay true.
 func (d *Datapath) restore() error {
-	d.numbers.vports = make([]bpfVport, d.numbers.maps.Vports.MaxEntries())
-	d.numbers.segments = make([]bpfSegment, d.numbers.maps.Segments.MaxEntries())
 	d.numbers.names = newNames()
-	if err := readArray(d.numbers.maps.Vports, d.numbers.vports); err != nil {
-		return err
-	}
-	if err := readArray(d.numbers.maps.Segments, d.numbers.segments); err != nil {
+	if err := d.readNumbers(); err != nil {
 		return err
 	}
 	if err := d.Firewall.restoreRules(); err != nil {
@@ -33,6 +28,13 @@ func (d *Datapath) restore() error {
 		return err
 	}
 	return errors.Join(d.Routes.restoreRoutes(), d.Hosts.recountHosts())
+}
+
+// readNumbers reads ends and segments.
+func (d *Datapath) readNumbers() error {
+	d.numbers.vports = make([]bpfVport, d.numbers.maps.Vports.MaxEntries())
+	d.numbers.segments = make([]bpfSegment, d.numbers.maps.Segments.MaxEntries())
+	return errors.Join(readArray(d.numbers.maps.Vports, d.numbers.vports), readArray(d.numbers.maps.Segments, d.numbers.segments))
 }
 
 func newNames() names {
@@ -91,6 +93,7 @@ type plan struct {
 	// For a group or next hop of a route, a learned one: the rest need not look.
 	noRoom, noLearnedRoom bool
 	nat                   translationPlan
+	overtaken             map[bpfRouteKey]bool // routes that were changed while the plan was carried out
 }
 
 func newPlan(t fib.Tables) *plan {
@@ -102,7 +105,7 @@ func newPlan(t fib.Tables) *plan {
 		routes: map[bpfRouteKey]bpfRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, evpn: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
 		pathGroups: map[bpfPathGroupKey]bpfPathGroup{}, addrs: addressesOf(t), devices: map[hook]fib.Transit{}, xdpInterfaces: map[uint32]uint32{}, txDevices: map[uint32]uint32{},
-		unpoliced: map[uint32]bpfVport{},
+		unpoliced: map[uint32]bpfVport{}, overtaken: map[bpfRouteKey]bool{},
 		nat: translationPlan{
 			portForwards: map[bpfPortForwardKey]bpfPortForward{}, routers: map[uint32]bpfRouterFlags{}, segments: map[uint32]bpfSegment{},
 		},
@@ -114,16 +117,26 @@ func newPlan(t fib.Tables) *plan {
 // it may be called again. An entry without room, and an interface that takes no program, keep
 // nothing else from it: that is a PartialError. Where the new has no room beside the old, the
 // old goes first.
-func (d *Datapath) Apply(t fib.Tables) error {
+func (d *Datapath) Apply(t fib.Tables) error { return d.ApplyIn(t, Steps{}) }
+
+// ApplyIn does so in steps.
+func (d *Datapath) ApplyIn(t fib.Tables, steps Steps) error {
+	d.numbers.underway = underway{steps: steps}
+	defer d.numbers.end()
 	if d.prog.cfg.Egress == nil && t.Translates() {
 		return errors.New("there is something to translate, but the programs were loaded without egress: open the data path with it")
 	}
+	if err := d.succeed(); err != nil {
+		return err
+	}
+	d.numbers.keepNames()
 	left := d.assigner.assign(t)
 	if left != nil && d.assigner.hasSuperseded() {
 		var partial PartialError
 		if err := d.bring(d.numbers.within(t)); err != nil && !errors.As(err, &partial) {
 			return errors.Join(left, err)
 		}
+		d.numbers.keepNames()
 		left = d.assigner.assign(t)
 	}
 	if left != nil {
@@ -167,10 +180,16 @@ func partially(left, err error) error {
 // bring does what Apply says with objects that have numbers.
 func (d *Datapath) bring(t fib.Tables) error {
 	p := newPlan(t)
+	if err := d.prepare(t, p); err != nil {
+		return err
+	}
+	t = d.numbers.latest(t, p)
+	defer func() { d.numbers.underway.plan = nil }()
 	d.HostEvents.publishNames()
 	if err := d.plan(t, p); err != nil {
 		return err
 	}
+	d.Hosts.takeMembers(p)
 	if d.newFDB || d.numbers.losesPaths() { // sources are learned when decisions are taken
 		p.touchAll(d.numbers)
 	}
@@ -199,7 +218,7 @@ func (d *Datapath) bring(t fib.Tables) error {
 	}
 	unrouted := rib.WithNoRoom(p.unrouted.err(), rib.NoRoom{Routes: p.left})
 	if (p.noRoom || p.noLearnedRoom) && len(d.Routes.hopIDs)+len(d.Routes.sets) < before { // what went has left some
-		unrouted = d.Routes.PutRoutes(t.Routers)
+		unrouted = d.Routes.PutRoutes(d.Routes.notOvertaken(t.Routers, p))
 	}
 	if err := errors.Join(unwritten, unattached, p.unplaced.err(), unrouted); err != nil {
 		return PartialError{err}
@@ -207,11 +226,22 @@ func (d *Datapath) bring(t fib.Tables) error {
 	return nil
 }
 
+// prepare plans, and has in place, what nothing depends on that may be steered meanwhile.
+func (d *Datapath) prepare(t fib.Tables, p *plan) error {
+	if err := d.Links.planTransit(t, p); err != nil {
+		return err
+	}
+	d.numbers.yield()
+	err := d.Firewall.putPolicy(t, p)
+	if err == nil {
+		d.numbers.yield()
+	}
+	return err
+}
+
 // plan fills p, and writes what has to be in place before.
 func (d *Datapath) plan(t fib.Tables, p *plan) error {
 	for _, step := range []func() error{
-		func() error { return d.Links.planTransit(t, p) },
-		func() error { return d.Firewall.putPolicy(t, p) },
 		func() error { return d.Ports.writeVports(t, p) },
 		func() error { return d.Paths.planPathGroups(t.PathPolicies, p) },
 		func() error { return d.Ports.planSegments(t, p) },

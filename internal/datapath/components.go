@@ -28,6 +28,7 @@ type numbers struct {
 	routers  []bpfRouter
 	egresses []bpfEgressPolicy         // by number; 0 is never used. Egress.changing is held while they change
 	edges    map[netip.Addr]netip.Addr // remote's address → its first
+	underway underway
 }
 
 // names gives the model's words for numbers in the maps.

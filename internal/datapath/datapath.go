@@ -10,7 +10,6 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"path/filepath"
@@ -33,7 +32,8 @@ const (
 // Datapath is the loaded programs of one edge, in components by subject. Each component has the maps
 // and the state that it alone changes; a later one uses earlier ones.
 type Datapath struct {
-	lock   io.Closer // of the directory of pins
+	lock   *pinLock
+	before *Datapath // from which the first Apply takes over; nil: from none
 	newFDB bool      // the FDB is empty, whatever cached decisions think it knows
 
 	prog           *programs
@@ -109,6 +109,7 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 		return nil, err
 	}
 	d := assemble(cfg, k, vocab, older)
+	d.before, d.prog.cfg.Beside = cfg.Beside, nil
 	if err := k.Pins.Mount(cfg.PinRoot); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 			return nil, fmt.Errorf("make the directory for pins: %w", err)
 		}
 	}
-	if d.lock, err = k.Pins.Lock(d.Pins.dir); err != nil {
+	if d.lock, err = lockPins(k, d.Pins.dir, cfg.Beside); err != nil {
 		return nil, err
 	}
 	if err := d.loadAndAdopt(); err != nil {

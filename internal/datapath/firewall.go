@@ -99,7 +99,7 @@ func (fw *Firewall) choosePolicy(t fib.Tables) error {
 	}
 	next, fresh, err := fw.numbered(t)
 	if err == nil {
-		err = fw.force(t.Firewall, next, fresh)
+		err = fw.numbers.beside(func() error { return fw.force(t.Firewall, next, fresh) }) // an image of 100,000 rules takes its time
 	}
 	if err != nil { // they have no counters yet
 		for _, name := range fresh {

@@ -216,12 +216,15 @@ func (fw *Firewall) guard(id uint32, vport *bpfVport, p *plan) {
 // takeOver attaches the programs, and has them find the connections that those before
 // them knew.
 func (d *Datapath) takeOver(p *plan) (unattached, err error) {
-	carried, err := d.carrier.carry()
+	err = d.numbers.beside(func() error { // it may take seconds
+		carried, err := d.carrier.carry()
+		if err != nil {
+			return err
+		}
+		unattached = d.Links.attach(p)
+		return errors.Join(carried.finish(d.carrier), d.Pins.removeOlder())
+	})
 	if err != nil {
-		return nil, err
-	}
-	unattached = d.Links.attach(p)
-	if err := errors.Join(carried.finish(d.carrier), d.Pins.removeOlder()); err != nil {
 		return unattached, err
 	}
 	d.Firewall.strangers = false

@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -16,7 +17,7 @@ import (
 // The next Apply knows nothing of them. What is about unknown routers, segments and remotes
 // is left out, as what there is no room for: the error names it (rib.LeftOut).
 func (ro *Routes) PutRoutes(list []fib.Router) error {
-	c := routeChanges{want: make(map[bpfRouteKey]bpfRoute), touched: make(map[uint32]bool)}
+	c := routeChanges{want: make(map[bpfRouteKey]bpfRoute), concerns: make(map[bpfRouteKey]bool), touched: make(map[uint32]bool)}
 	c.plan = &plan{groups: map[uint32]bool{}, hops: map[uint16]bool{}}
 	for _, r := range list {
 		ro.planChanges(r, &c)
@@ -27,6 +28,9 @@ func (ro *Routes) PutRoutes(list []fib.Router) error {
 		c.gone = nil
 	}
 	errs = append(errs, ro.putHops(c.plan), ro.putRoutes(c.want, c.touched), ro.dropRoutes(c.gone, c.touched))
+	if u := ro.numbers.underway.plan; u != nil {
+		ro.overtake(u, &c)
+	}
 	for id := range c.touched {
 		errs = append(errs, ro.putRouter(id, false))
 	}
@@ -37,11 +41,38 @@ func (ro *Routes) PutRoutes(list []fib.Router) error {
 type routeChanges struct {
 	plan     *plan // groups and next hops
 	want     map[bpfRouteKey]bpfRoute
+	concerns map[bpfRouteKey]bool
 	fresh    int // of want that are not in the map
 	gone     []bpfRouteKey
 	touched  map[uint32]bool // routers
 	unplaced fewErrors
 	left     []rib.Place // learned ones that are left out
+}
+
+// overtake has the plan that is being carried out have the routes as they were changed.
+func (ro *Routes) overtake(p *plan, c *routeChanges) {
+	for key := range c.concerns {
+		p.overtaken[key] = true
+		if route, ok := ro.routes[key]; ok {
+			p.routes[key] = route
+		} else {
+			delete(p.routes, key)
+		}
+	}
+	maps.Copy(p.groups, c.plan.groups)
+	maps.Copy(p.hops, c.plan.hops)
+}
+
+// notOvertaken leaves out the routes that were changed since p was made.
+func (ro *Routes) notOvertaken(list []fib.Router, p *plan) []fib.Router {
+	if len(p.overtaken) == 0 {
+		return list
+	}
+	return keep(list, func(r *fib.Router) bool {
+		router := ro.numbers.names.routeIDs[r.Name]
+		r.Routes = keep(r.Routes, func(route *fib.Route) bool { return !p.overtaken[routeKey(router, route.Prefix)] })
+		return true
+	})
 }
 
 func (ro *Routes) planChanges(r fib.Router, c *routeChanges) {
@@ -56,6 +87,7 @@ func (ro *Routes) planChanges(r fib.Router, c *routeChanges) {
 	for _, route := range r.Routes {
 		key := routeKey(router, route.Prefix)
 		now, known := ro.routes[key]
+		c.concerns[key] = true
 		if route.Kind == "" {
 			if known {
 				c.gone = append(c.gone, key)
@@ -118,29 +150,31 @@ func isDefault(p netip.Prefix) uint8 {
 	return 0
 }
 
-// putRoutes writes routes that differ; the generations of the routers that it touched are
+// putRoutes writes routes that differ, each of which is tried; the generations of the routers that it touched are
 // written last.
 func (ro *Routes) putRoutes(want map[bpfRouteKey]bpfRoute, touched map[uint32]bool) error {
 	keys, values := make([]bpfRouteKey, 0, len(want)), make([]bpfRoute, 0, len(want))
 	for _, k := range keysOf(want) {
 		keys, values = append(keys, k), append(values, want[k])
 	}
-	if len(keys) == 0 {
-		return nil
+	var failed fewErrors
+	for len(keys) > 0 {
+		n, err := ro.maps.Routes.BatchUpdate(keys, values, nil)
+		if err == nil {
+			n = len(keys)
+		}
+		for i, k := range keys[:n] {
+			ro.noteRoute(k, values[i])
+			ro.invalidateRoute(k)
+			touched[k.Router] = true
+		}
+		if err != nil { // the one behind them is left out, and keeps no other one from it
+			failed.add(fmt.Errorf("write the map %s of %d entries: %w", ro.maps.Routes, ro.maps.Routes.MaxEntries(), err))
+			n = min(n+1, len(keys))
+		}
+		keys, values = keys[n:], values[n:]
 	}
-	n, err := ro.maps.Routes.BatchUpdate(keys, values, nil)
-	if err == nil {
-		n = len(keys)
-	}
-	for i, k := range keys[:n] {
-		ro.noteRoute(k, values[i])
-		ro.invalidateRoute(k)
-		touched[k.Router] = true
-	}
-	if err != nil {
-		return fmt.Errorf("write the map %s of %d entries: %w", ro.maps.Routes, ro.maps.Routes.MaxEntries(), err)
-	}
-	return nil
+	return failed.err()
 }
 
 // dropRoutes removes routes, likewise.

@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -272,12 +273,32 @@ func (eg *Egress) SteerEgress(list []fib.Egress) error {
 	if err := eg.steerOwned(p.owned, rerouted); err != nil {
 		return err
 	}
+	if u := eg.numbers.underway.plan; u != nil {
+		u.takeEgresses(p)
+	}
 	for id := range rerouted {
 		if err := eg.routes.putRouter(id, true); err != nil {
 			return err
 		}
 	}
 	return errors.Join(unplanned, eg.changes.changed())
+}
+
+// takeEgresses has the plan be what was steered while it is carried out.
+func (p *plan) takeEgresses(steered *egressPlan) {
+	for k := range p.nat.egresses.owned {
+		delete(p.locals, k)
+	}
+	maps.Copy(p.locals, steered.owned)
+	for id, entry := range p.nat.egresses.entries {
+		if steered.entries[id] == nil { // it stays as it is
+			steered.entries[id] = entry
+		}
+	}
+	p.nat.egresses = steered
+	for _, hop := range steered.hops {
+		p.hops[hop] = true
+	}
 }
 
 // steerOwned brings the addresses that gateways answer for to what is wanted.

@@ -91,7 +91,11 @@ func egressNames(p *policy.Policy) (names []string) {
 // decisions about all that is routed.
 func (ep *egressPolicies) putEgressRules(p *plan) error {
 	r := &p.nat.rules
-	swapped, err := ep.swapEgressRules(r)
+	var swapped bool
+	err := ep.numbers.beside(func() (err error) {
+		swapped, err = ep.swapEgressRules(r)
+		return err
+	})
 	if err != nil {
 		return err
 	}

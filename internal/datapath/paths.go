@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -71,13 +72,16 @@ func (pa *Paths) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
 	if _, err := put(pa.maps.PathGroups, p.pathGroups); err != nil {
 		return err
 	}
+	if u := pa.numbers.underway.plan; u != nil {
+		maps.Copy(u.pathGroups, p.pathGroups)
+	}
 	for _, tep := range teps {
 		pair := pa.numbers.pair(tep)
 		id, ok := pa.numbers.names.pathIDs[pair]
 		if !ok || (pa.numbers.vports[id].Flags&bpfVportFlagsVPORT_DOWN != 0) == tep.Down {
 			continue
 		}
-		if err := pa.markDown(id); err != nil {
+		if err := pa.markDown(id, tep.Down); err != nil {
 			return fmt.Errorf("path %s: %w", pair, err)
 		}
 	}
@@ -99,14 +103,17 @@ func (nu *numbers) losesPaths() bool {
 	return false
 }
 
-// markDown turns the mark of a path over, in the map and here, and leaves the rest of
+// markDown marks a path, or not, in the map and here, and leaves the rest of
 // both as others may be writing it.
-func (pa *Paths) markDown(id uint32) error {
+func (pa *Paths) markDown(id uint32, down bool) error {
 	var now bpfVport
 	if err := pa.numbers.maps.Vports.Lookup(id, &now); err != nil {
 		return fmt.Errorf("read end %d: %w", id, err)
 	}
-	now.Flags ^= bpfVportFlagsVPORT_DOWN
+	now.Flags &^= bpfVportFlagsVPORT_DOWN
+	if down {
+		now.Flags |= bpfVportFlagsVPORT_DOWN
+	}
 	pa.numbers.vports[id].Flags = now.Flags
 	if err := pa.numbers.maps.Vports.Put(id, now); err != nil {
 		return fmt.Errorf("write end %d: %w", id, err)

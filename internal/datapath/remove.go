@@ -22,7 +22,7 @@ func RemovePinned(pinRoot, name string) (done, left []string, err error) {
 	if _, err := d.prog.kernel.Pins.IsDir(d.Pins.dir); err != nil {
 		return nil, nil, fmt.Errorf("no data path is pinned as %s: %w", d.Pins.dir, err)
 	}
-	if d.lock, err = d.prog.kernel.Pins.Lock(d.Pins.dir); err != nil {
+	if d.lock, err = lockPins(d.prog.kernel, d.Pins.dir, nil); err != nil {
 		return nil, nil, err
 	}
 	if err := d.Pins.findOthers(); err != nil {

@@ -43,18 +43,11 @@ func (ro *Routes) writeRoutes(p *plan) error {
 			return err
 		}
 	}
-	if err := ro.putRoutes(changed, map[uint32]bool{}); err != nil { // all routers are written
-		return err
+	errs := []error{ro.putRoutes(changed, map[uint32]bool{}), ro.putLocalAddrs(p)}
+	for id := range ro.numbers.names.routers { // all of them
+		errs = append(errs, ro.putRouter(id, p.rerouted[id]))
 	}
-	if err := ro.putLocalAddrs(p); err != nil {
-		return err
-	}
-	for id := range ro.numbers.names.routers {
-		if err := ro.putRouter(id, p.rerouted[id]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // putLocalAddrs writes the edge's own addresses. Decisions about packets to and from new ones
@@ -156,11 +149,16 @@ func (ro *Routes) superseded(p *plan) (gone []bpfRouteKey) {
 // inUse marks the groups and next hops that p has.
 func (ro *Routes) inUse(p *plan) (groups, hops []bool) {
 	groups, hops = make([]bool, len(ro.groups)), make([]bool, len(ro.hops))
-	for id := range p.groups {
-		groups[id] = true
-	}
-	for id := range p.hops {
-		hops[id] = true
+	for _, p := range []*plan{p, ro.numbers.underway.plan} { // what is about to be written is in use
+		if p == nil {
+			continue
+		}
+		for id := range p.groups {
+			groups[id] = true
+		}
+		for id := range p.hops {
+			hops[id] = true
+		}
 	}
 	return groups, hops
 }

@@ -29,6 +29,9 @@ type Config struct {
 	ProbeMAC overlay.MAC
 	Timing   bool   // packets' times are written down, see OpenStamps
 	PinRoot  string // a bpffs directory; "" is DefaultPinRoot
+	// Beside is a handle of this process to the same data path, nil without one. It goes on, until the first Apply of
+	// the one that is opened takes over, and is closed after that.
+	Beside *Datapath
 }
 
 // UDPPort is a port and what arrives on it.

@@ -13,19 +13,28 @@ import (
 // write fills the maps with what is planned and marks the segments that it touched. An entry that
 // cannot be written keeps none of the others from it, and is a partial error.
 func (d *Datapath) write(p *plan) (partial, err error) {
+	yield := d.numbers.yield
 	_, vnis := put(d.Ports.maps.Vnis, p.vnis)
+	yield()
 	remotes, remoteErr := put(d.Ports.maps.Remotes, p.remotes)
 	for _, k := range remotes {
 		p.touched[k.Segment] = true
 	}
+	yield()
 	members, memberErr := put(d.Ports.maps.Members, p.members)
 	for _, k := range members {
 		p.touched[k.Segment] = true
 	}
-	partial = errors.Join(d.Ports.putPlaces(p), d.Ports.putAllowed(p), vnis, remoteErr, memberErr, d.Hosts.putStatic(p), d.Hosts.putNeighbours(p), d.Egress.writeTranslation(p))
+	partial = errors.Join(vnis, remoteErr, memberErr)
+	for _, put := range []func(*plan) error{d.Ports.putPlaces, d.Ports.putAllowed, d.Hosts.putStatic, d.Hosts.putNeighbours, d.Egress.writeTranslation} {
+		yield()
+		partial = errors.Join(partial, put(p))
+	}
+	yield()
 	if err := errors.Join(d.Ports.putSegments(p), d.Egress.engage(p)); err != nil {
 		return partial, err
 	}
+	yield()
 	return errors.Join(partial, d.Routes.writeRoutes(p)), nil
 }
 
@@ -142,30 +151,50 @@ func (po *Ports) putSegments(p *plan) error {
 // prune removes what is no longer wanted, from the outside in: first the hooks,
 // then the ways in, then what learned entries point at, then the numbers.
 func (d *Datapath) prune(p *plan) error {
-	errs := []error{
+	var errs []error
+	for _, step := range []func(*plan) error{
+		d.pruneWaysIn, d.Paths.prune, d.Links.pruneDevices, d.pruneAllowed, d.Routes.pruneRoutes, d.Egress.pruneTranslation,
+		d.Hosts.pruneFDB, d.Hosts.pruneNeighbours,
+		func(*plan) error { return d.Ports.pruneVports() },
+		func(*plan) error { return d.Ports.pruneSegments() },
+		d.Firewall.prunePolicy,
+	} {
+		errs = append(errs, step(p))
+		d.numbers.yield()
+	}
+	return errors.Join(append(errs, d.Changes.changed())...)
+}
+
+// pruneWaysIn detaches programs, and removes the places where packets come in.
+func (d *Datapath) pruneWaysIn(p *plan) error {
+	maps := &d.Ports.maps
+	return errors.Join(
 		d.Links.detachRest(p.hooks),
-		pruneMap(d.Ports.maps.Ports, p.ports, nil),
-		pruneMap(d.Ports.maps.Vnis, p.vnis, nil),
-		pruneMap(d.Ports.maps.Remotes, p.remotes, func(k bpfRemoteKey) error { return d.Changes.invalidate(k.Segment) }),
-		pruneMap(d.Ports.maps.Members, p.members, func(k bpfMemberKey) error { return d.Changes.invalidate(k.Segment) }),
-		pruneMap(d.Ports.maps.Teps, p.teps, nil),
-		pruneMap(d.Paths.maps.PathGroups, p.pathGroups, nil),
-		pruneMap(d.Links.maps.TxDevmap, p.txDevices, nil),
-		pruneMap(d.Links.maps.TxDevmapGeneric, p.txDevices, nil),
-		pruneMap(d.Links.maps.XdpInterfaces, p.xdpInterfaces, nil),
-		pruneMap(d.Ports.maps.KnownOptions, p.options, nil),
+		pruneMap(maps.Ports, p.ports, nil),
+		pruneMap(maps.Vnis, p.vnis, nil),
+		pruneMap(maps.Remotes, p.remotes, func(k bpfRemoteKey) error { return d.Changes.invalidate(k.Segment) }),
+		pruneMap(maps.Members, p.members, func(k bpfMemberKey) error { return d.Changes.invalidate(k.Segment) }),
+		pruneMap(maps.Teps, p.teps, nil),
+		pruneMap(maps.KnownOptions, p.options, nil),
+	)
+}
+
+func (pa *Paths) prune(p *plan) error { return pruneMap(pa.maps.PathGroups, p.pathGroups, nil) }
+
+func (ln *Links) pruneDevices(p *plan) error {
+	return errors.Join(
+		pruneMap(ln.maps.TxDevmap, p.txDevices, nil),
+		pruneMap(ln.maps.TxDevmapGeneric, p.txDevices, nil),
+		pruneMap(ln.maps.XdpInterfaces, p.xdpInterfaces, nil),
+	)
+}
+
+// pruneAllowed removes who may send from a port no more.
+func (d *Datapath) pruneAllowed(p *plan) error {
+	return errors.Join(
 		pruneMap(d.Ports.maps.AllowedMacs, p.allowedMACs, func(k bpfAllowedMac) error { return d.Changes.invalidatePort(k.Vport) }),
 		pruneMap(d.Ports.maps.AllowedAddrs, p.allowedAddrs, func(k bpfAllowedAddr) error { return d.Changes.invalidatePort(k.Vport) }),
-		d.Routes.pruneRoutes(p),
-		d.Egress.pruneTranslation(p),
-		d.Hosts.pruneFDB(p),
-		d.Hosts.pruneNeighbours(p),
-		d.Ports.pruneVports(),
-		d.Ports.pruneSegments(),
-		d.Firewall.prunePolicy(p),
-		d.Changes.changed(),
-	}
-	return errors.Join(errs...)
+	)
 }
 
 // pruneMap deletes what is not wanted and tells of each key afterwards: a decision
@@ -200,15 +229,19 @@ func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) e
 // more, static ones that are no longer configured, and those of BGP where it tells of
 // no hosts any more.
 func (ho *Hosts) pruneFDB(p *plan) error {
-	ho.members = make(map[membership]bool, len(p.members))
-	for k, vport := range p.members {
-		ho.members[membership{k.Segment, vport}] = true
-	}
 	_, err := ho.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
 		_, static := p.static[k]
 		return !ho.members[membership{k.Segment, e.Vport}] || isObsolete(e.Origin, static, p.evpn[k.Segment])
 	})
 	return err
+}
+
+// takeMembers remembers who is a member of which segment from now on.
+func (ho *Hosts) takeMembers(p *plan) {
+	ho.members = make(map[membership]bool, len(p.members))
+	for k, vport := range p.members {
+		ho.members[membership{k.Segment, vport}] = true
+	}
 }
 
 // membership is of an end in a segment.

@@ -29,7 +29,7 @@ func (a alarms) look(e *edge) {
 	a.flowCache.Look(e.config.FlowCache, e.dp.Flows)
 	a.limits.Look(e.dp.Limits)
 	inForce := e.pathSelector.inForce()
-	a.balance.Look(e.dp.Counters, inForce.pathPolicies, inForce.moves, a.flowCache.Flows())
+	a.balance.Look(e.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
 	e.watchBGP()
 	a.log.Look()
 }

@@ -1,13 +1,10 @@
 package edge
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
-	"net/netip"
 
 	"github.com/selvage/selvage/internal/apiserver"
-	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -72,7 +69,7 @@ func stateOf(e *edge) *apiserver.State {
 		NAT: apiserver.NAT{
 			GCStats: e.natGuard.gcStats, SweptAt: e.natGuard.sweptAt, Fullest: e.natGuard.pressures, Problems: e.natGuard.Problems,
 		},
-		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults[applyTables] != nil, Problems: e.allProblems,
+		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.of(applyTables) != nil, Problems: e.allProblems,
 	}
 }
 
@@ -80,7 +77,7 @@ func stateOf(e *edge) *apiserver.State {
 type servedPaths struct{ e *edge }
 
 // InForce implements apiserver.Paths.
-func (p servedPaths) InForce() plan.PathPolicies { return p.e.pathSelector.inForce().pathPolicies }
+func (p servedPaths) InForce() plan.PathPolicies { return p.e.pathSelector.inForce().PathPolicies }
 
 // Routes implements apiserver.Paths.
 func (p servedPaths) Routes() []plan.Table { return p.e.pathSelector.routes() }
@@ -93,10 +90,10 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 	}
 	paths := p.e.pathSelector.inForce()
 	r = apiserver.PathReadings{
-		InForce: paths.pathPolicies, Since: paths.since, Lives: p.e.pathSelector.results(),
+		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.pathSelector.results(),
 		MTUStates: make(map[overlay.Pair]string), Reported: make(map[overlay.Pair]int),
 	}
-	for _, path := range paths.pathPolicies.Paths {
+	for _, path := range paths.PathPolicies.Paths {
 		r.MTUStates[path.Endpoints()] = known.state(path.Endpoints())
 	}
 	for pair, reported := range known.reported {
@@ -106,29 +103,6 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 		r.Outcomes = append(r.Outcomes, apiserver.Outcome{Name: outcome, Times: known.outcomes[outcome]})
 	}
 	return r, nil
-}
-
-// routes are those of all routers by now.
-func (s *pathSelector) routes() []plan.Table {
-	s.mu.Lock()
-	snapshot := s.routing.Snapshot()
-	s.mu.Unlock()
-	return snapshot.All()
-}
-
-// neighbourLives are what is known of watched neighbours.
-func (s *pathSelector) neighbourLives() map[netip.Addr]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lives := make(map[netip.Addr]string)
-	if s.monitor == nil {
-		return lives
-	}
-	results := s.monitor.Results()
-	for pair, neighbour := range s.neighbours {
-		lives[neighbour] = string(cmp.Or(results[pair].State, bfd.Unknown))
-	}
-	return lives
 }
 
 // bgp is nil without BGP.

@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/rib"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 func openSpeaker(ctx context.Context, o speaker.Options) (bgp.Speaker, error) {
@@ -55,7 +56,7 @@ func (e *edge) followBGP() {
 	}
 	b := bgp.Start(bgp.Options{
 		Edge: e.configured, NextHop: self(e.configured), Settling: e.learned.known.IsSettling(), Linger: e.opts.Linger,
-		Open: e.opts.OpenSpeaker, Writer: bgpWriter{&e.pathSelector}, Hosts: bgpHosts{e}, Events: bgpEvents{e}, Enter: e.ns.enter, Log: e.log,
+		Open: e.opts.OpenSpeaker, Writer: e.writer, Hosts: bgpHosts{e}, Events: bgpEvents{e}, Enter: e.ns.enter, Log: e.log,
 	})
 	e.bgp.Store(b)
 	e.offerPrefixes()
@@ -72,7 +73,7 @@ func (e *edge) configureBGP() {
 	case e.configured.BGP == nil:
 		e.reportProblem(bgp.ProblemRun, e.endBGP(false))
 		e.learned.known.Previous = nil
-		bgpWriter{&e.pathSelector}.ReplaceRoutes(nil)
+		e.writer.ReplaceRoutes(nil)
 	default:
 		b.Configure(e.configured)
 		e.lookHosts()
@@ -126,22 +127,18 @@ func (e *edge) offerPrefixes() {
 	if b == nil {
 		return
 	}
-	s := &e.pathSelector
-	s.mu.Lock()
-	prefixes := s.prefixes(e.role.Owned())
-	s.mu.Unlock()
-	b.Offer(prefixes)
+	b.Offer(prefixes(e.writer.InForce().Snapshot, e.role.Owned()))
 }
 
-// prefixes are what the routers may tell others. mu is held.
-func (s *pathSelector) prefixes(places map[gateway.Place]bool) map[string]map[overlay.RouteSource][]netip.Prefix {
+// prefixes are what the routers may tell others.
+func prefixes(s writer.Snapshot, places map[gateway.Place]bool) map[string]map[overlay.RouteSource][]netip.Prefix {
 	owned := make([]plan.OwnedAddress, 0, len(places))
 	for p := range places {
 		owned = append(owned, plan.OwnedAddress{Uplink: p.Uplink, Addr: p.Addr})
 	}
 	all := make(map[string]map[overlay.RouteSource][]netip.Prefix)
-	for _, r := range s.snapshot.config.Routers {
-		all[r.Name] = plan.Prefixes(s.snapshot.config, s.snapshot.hostState, r, owned)
+	for _, r := range s.Edge.Routers {
+		all[r.Name] = plan.Prefixes(s.Edge, s.HostState, r, owned)
 	}
 	return all
 }

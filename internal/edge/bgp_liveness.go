@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -95,21 +94,7 @@ func (e *edge) failNeighbours() {
 	if b == nil {
 		return
 	}
-	s := &e.pathSelector
-	failed := make(map[netip.Addr]string)
-	s.mu.Lock()
-	if s.monitor != nil {
-		results := s.monitor.Results()
-		for pair, neighbour := range s.neighbours {
-			r := results[pair]
-			if r.State == bfd.Down && !r.Left && s.lives[neighbour].State == bfd.Up {
-				failed[neighbour] = cmp.Or(r.Why, "it is down")
-			}
-			s.lives[neighbour] = r
-		}
-	}
-	s.mu.Unlock()
-	for neighbour, why := range failed {
+	for neighbour, why := range e.watched.failed() {
 		b.Fail(neighbour, "BFD: "+why)
 	}
 }

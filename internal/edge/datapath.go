@@ -18,11 +18,13 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
 	"github.com/selvage/selvage/internal/rib"
+	"github.com/selvage/selvage/internal/writer"
 )
 
-// DataPath is the forwarding plane of one edge, by subject. An edge never calls two methods at once,
-// except those that only read, and, one at a time, those of Steerer, Learner, Routes, Egress and HostEvents,
-// beside any but Apply, DecidePath, Remove and Close. FollowHostEvents runs beside any but Remove and Close.
+// DataPath is the forwarding plane of one edge, by subject. What writes (ApplyIn, CutPorts, Steer, SteerEgress, those of
+// Learner and Routes, Forget, and of HostEvents SolicitHost and AnnounceAddress) is called by the goroutine of
+// the writer, one at a time, and in ApplyIn when it yields. Of the rest an edge never calls two methods at once,
+// except those that only read, and none beside ApplyIn. FollowHostEvents runs beside any but Remove and Close.
 type DataPath struct {
 	Tables     Tables
 	Owner      Owner
@@ -43,13 +45,25 @@ type DataPath struct {
 	NAT        NAT
 	Replicas   Replicas
 	Tracer     Tracer
+
+	written *writer.DataPath
+}
+
+// writes are the subjects that the writer has alone.
+func (d *DataPath) writes() *writer.DataPath {
+	if d.written == nil {
+		d.written = &writer.DataPath{
+			Tables: d.Tables, Paths: d.Paths, Egress: d.Egress, Routes: d.Routes, Learner: d.Learner, Hosts: d.Hosts, Frames: d.HostEvents,
+		}
+	}
+	return d.written
 }
 
 // The subjects of a data path.
 type (
 	// Tables are what it forwards by.
 	Tables interface {
-		Apply(t fib.Tables) error
+		ApplyIn(t fib.Tables, steps datapath.Steps) error
 		Age(ageing time.Duration) (aged int, err error)
 	}
 	// Owner ends the data path (Remove) or only its handles (Close).

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/offload/schedule"
@@ -27,6 +28,7 @@ import (
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/revision"
 	"github.com/selvage/selvage/internal/rib"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 // settle is how long a start waits for next hops to answer before it goes on without.
@@ -57,15 +59,18 @@ type edge struct {
 	inForce      revision.Revision // that configured is
 	awaited      *awaited          // it, when it goes back by itself; else nil
 	left         error             // what of the tables could not be written
-	dp           *DataPath         // nil after it was lost
+	dp           *DataPath         // nil when the edge stops
+	successor    successor         // of dp
 	adopted      bool
 	hostState    host.State
 	paths        paths
+	writer       *writer.Writer
 	pathSelector pathSelector
+	watched      watched
 	alarms       alarms
 	natGuard     natGuard
 	problems     []problem.Problem // of the last reconciliation
-	faults       map[string]error  // of what is tried again, by what it is
+	faults       faults            // of what is tried again, by what it is
 
 	// Of egress.
 	role        *gateway.Role
@@ -87,8 +92,7 @@ type edge struct {
 	// Of changes of the configuration: one is read at a time.
 	turn                   turn
 	reloading, reloadAgain bool
-	reloadConfirmed        bool  // a reload found that the configuration waits for its confirmation
-	lost                   error // why dp is nil
+	reloadConfirmed        bool // a reload found that the configuration waits for its confirmation
 
 	jobs  chan func()   // what has to be done by the goroutine of Run
 	ended chan struct{} // closed when it takes no more of them
@@ -100,7 +104,8 @@ func (e *edge) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
-	dp, err := e.opts.OpenDataPath(dataPathConfig(e.config, e.opts))
+	e.successor.cfg = dataPathConfig(e.config, e.opts)
+	dp, err := e.opts.OpenDataPath(e.successor.cfg)
 	if err != nil {
 		return fmt.Errorf("open the data path: %w", err)
 	}
@@ -108,7 +113,6 @@ func (e *edge) start(ctx context.Context) error {
 	if err := e.keepLease(dp); err != nil {
 		return err
 	}
-	e.pathSelector.routing = plan.NewRouting(e.config, nil)
 	e.alarms.nextHops.Begin(dp.Drops)
 	e.reportProblem(rememberGateways, e.role.Join(filepath.Join(e.opts.RuntimeDir, e.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.config.Name, "drain"), e.adopted))
 	e.rememberLearned()
@@ -207,9 +211,6 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.expireReports()
 		case job := <-e.jobs:
 			job()
-			if e.dp == nil {
-				return e.lost
-			}
 		case <-hangup:
 			e.reload()
 		}
@@ -240,12 +241,14 @@ func (e *edge) reconcile() {
 	if err != nil {
 		return
 	}
-	probed := e.probe(hostState)
-	e.mu.Lock()
+	planned, err := e.planTables(hostState, e.probe(hostState))
+	if err != nil {
+		e.reportProblem(applyTables, err)
+		return
+	}
 	was := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
-	came, err := e.apply(hostState, probed)
+	came, err := e.apply(planned)
 	now := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
-	e.mu.Unlock()
 	for _, what := range e.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
@@ -263,42 +266,57 @@ func (e *edge) reconcile() {
 	}
 }
 
-// apply plans, and has the data path do it. It says which egress addresses came here. mu is
-// held.
-func (e *edge) apply(hostState host.State, probed map[overlay.Pair]int) (came gateway.Announcement, err error) {
-	s := &e.pathSelector
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	on := snapshot{e.dp, e.config, hostState, probed}
-	next := s.plan(on)
-	e.learned.known.Routes = s.routing.Learned()
-	routing := plan.NewRouting(e.config, e.learned.known.Routes)
-	tables, problems := plan.DesiredBy(routing, e.config, hostState, next.pathPolicies)
-	tables.NoLearning, tables.Keep = plan.NoLearning(e.configured, e.config), e.learned.known.IsSettling()
-	tables.Firewall, tables.EgressRules = e.ruled.policy, e.ruled.egress
-	begin := time.Now()
-	gateways := e.role.Evaluate(s.facts(on), begin)
-	s.SetService(gateways.Service())
-	plan.Translate(&tables, e.config, hostState, gateways.State)
-	gateways.Lease(tables.Egress)
-	e.hostState, e.problems = hostState, problems
-	err = e.dp.Tables.Apply(tables)
+// planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
+func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
+	config, ruled, noLearning, keep := e.config, e.ruled, plan.NoLearning(e.configured, e.config), e.learned.known.IsSettling()
+	return e.writer.Plan(writer.Change{
+		DataPath: cmp.Or(e.successor.dp, e.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
+		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
+			tables, problems := plan.DesiredBy(s.Routing, config, hostState, s.Paths.PathPolicies)
+			tables.NoLearning, tables.Keep = noLearning, keep
+			tables.Firewall, tables.EgressRules = ruled.policy, ruled.egress
+			plan.Translate(&tables, config, hostState, s.Gateways.State)
+			s.Gateways.Lease(tables.Egress)
+			return tables, problems
+		},
+	})
+}
+
+// apply writes them. Who reads waits, and who steers does not. It says which egress addresses came here.
+func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	applied, err := e.writer.Apply(p)
+	e.hostState, e.problems = p.HostState, applied.Problems
 	e.learned.left = rib.LeftOut(err).Routes
+	if applied.Begun {
+		e.succeed()
+	}
 	for _, pin := range e.dp.Links.NewerPins() {
 		e.problems = append(e.problems, problem.Warning("%s", pin))
 	}
-	var partial datapath.PartialError
-	if err != nil && !errors.As(err, &partial) {
+	if !applied.InForce {
 		return came, err
 	}
 	e.left = err
 	if err != nil {
 		e.problems = append(e.problems, problem.Error("tables are in force, but for parts: %v", err))
 	}
-	e.paths.probed = probed
-	s.snapshot, s.paths = on, next
-	s.route(routing, e.config, next.pathPolicies)
-	return e.role.Take(gateways, tables.Egress), nil
+	e.paths.probed = p.Probed
+	return applied.Came, nil
+}
+
+// succeed closes the data path whose tables have been replaced by those of another. mu is held.
+func (e *edge) succeed() {
+	if e.successor.dp == nil {
+		return
+	}
+	e.unfollowHostEvents()
+	err := e.dp.Owner.Close()
+	e.dp, e.successor.dp = e.successor.dp, nil
+	e.followHostEvents()
+	e.reportProblem(closeDataPath, err)
+	e.reportProblem(keepLease, e.keepLease(e.dp)) // until now it was the former handle's
 }
 
 // tell logs the problems that are new and those that are over.
@@ -344,13 +362,6 @@ func (e *edge) age() {
 	}
 }
 
-// fault is what is wrong with something, nil when nothing is.
-func (e *edge) fault(what string) error {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.faults[what]
-}
-
 // noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
 // may no longer read.
 func (e *edge) noteVersion(c overlay.Edge) {
@@ -362,35 +373,21 @@ func (e *edge) noteVersion(c overlay.Edge) {
 	}
 }
 
-// reopen loads the programs anew when next needs that, and the former ones
-// again when it fails. The pinned links forward all the while.
+// reopen loads the programs anew when next needs that, beside those that are in force: they are steered
+// meanwhile, and replaced by the next tables. After an error they stay.
 func (e *edge) reopen(next overlay.Edge) error {
-	was, will := dataPathConfig(e.configured, e.opts), dataPathConfig(next, e.opts)
+	was, will := e.successor.cfg, dataPathConfig(next, e.opts)
 	if reflect.DeepEqual(was, will) {
 		return nil
 	}
-	e.unfollowHostEvents()
-	defer e.followHostEvents()
-	defer func() { e.reportProblem(keepLease, e.keepLease(e.dp)) }() // until then it is the former handle's
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.pathSelector.mu.Lock()
-	defer e.pathSelector.mu.Unlock()
-	e.pathSelector.snapshot.dp = nil // until the new one has tables
-	closed := e.dp.Owner.Close()
-	e.dp = nil
-	dp, err := e.opts.OpenDataPath(will)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("open the data path: %w", err), closed)
-		previous, again := e.opts.OpenDataPath(was)
-		if again != nil {
-			e.lost = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
-			return e.lost
+	if err := e.successor.open(e.opts.OpenDataPath, will, e.dp); err != nil {
+		err = fmt.Errorf("open the data path: %w", err)
+		// Pins may be those of the one that failed.
+		if again := e.successor.open(e.opts.OpenDataPath, was, e.dp); again != nil {
+			err = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
 		}
-		e.dp = previous
 		return err
 	}
-	e.dp = dp
 	return nil
 }
 
@@ -401,19 +398,22 @@ func (e *edge) stop(remove bool) error {
 	unspoken := e.endBGP(!remove) // first, so that the others send no more
 	e.mu.Lock()
 	dp := e.dp
+	unopened := e.successor.close()
 	e.dp = nil
 	e.mu.Unlock()
-	unspoken = errors.Join(unspoken, e.keepLease(nil))
+	unspoken = errors.Join(unspoken, unopened, e.keepLease(nil))
 	if dp == nil {
 		return unspoken
 	}
 	if !remove {
 		e.log.Info("edge stops, its data path keeps forwarding")
-		e.leaveGateways()
+		if err := e.writer.Leave(); err != nil {
+			e.log.Error("release egress addresses", "err", err)
+		}
 		return errors.Join(unspoken, e.replication.Close(), e.endLiveness(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
-	e.pathSelector.stand()
+	e.writer.Stand()
 	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
 	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
@@ -422,19 +422,9 @@ func (e *edge) stop(remove bool) error {
 	return errors.Join(err, e.host.Ensure(host.Desired{}))
 }
 
-// reportProblem keeps err as a problem until the same thing works again.
+// reportProblem keeps err as a problem until the same thing works again. It waits for nobody.
 func (e *edge) reportProblem(what string, err error) {
-	if err == nil && e.fault(what) == nil { // as nearly always: this must not wait for readers of long tables
-		return
-	}
-	e.mu.Lock()
-	was := e.faults[what]
-	if err == nil {
-		delete(e.faults, what)
-	} else {
-		e.faults[what] = err
-	}
-	e.mu.Unlock()
+	was := e.faults.set(what, err)
 	switch {
 	case err != nil && (was == nil || was.Error() != err.Error()):
 		e.log.Error(what, "err", err)
@@ -446,8 +436,9 @@ func (e *edge) reportProblem(what string, err error) {
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
 	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natGuard.Problems, e.offloads.Problems(e.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.configProblems())
-	for _, what := range slices.Sorted(maps.Keys(e.faults)) {
-		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, e.faults[what])})
+	faults := e.faults.all()
+	for _, what := range slices.Sorted(maps.Keys(faults)) {
+		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})
 	}
 	return problems
 }
@@ -462,12 +453,14 @@ const (
 	announceProblem  = "announce egress addresses"
 	resolveProblem   = "resolve the next hops of uplinks"
 	keepLease        = "keep the lease of egress addresses"
+	writeTables      = "write tables in the network namespace of the edge"
+	closeDataPath    = "close the data path that was replaced"
 )
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
 	probeMTUs, readReports, decideReport, rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
-	keepRevisions,
+	closeDataPath, keepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {

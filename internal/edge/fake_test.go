@@ -91,8 +91,11 @@ type world struct {
 	learned      fakeFabric
 	hangups      chan os.Signal
 	reads        map[string]int
-	held         func()     // after each Hold
-	pathSelector sync.Mutex // and of the paths at the time of steering
+	opening      chan struct{} // programs are loaded when it is closed
+	preparing    chan struct{} // an Apply that has written nothing lasts until it is closed
+	pruning      chan struct{} // and one that has written what is new
+	held         func()        // after each Hold
+	pathSelector sync.Mutex    // and of the paths at the time of steering
 }
 
 // parallel are the tests that run beside others.
@@ -147,6 +150,13 @@ func (w *world) load(path string) (overlay.Edge, config.Source, error) {
 	return w.config, config.Source{Path: path, Files: []config.File{{Path: path, Text: []byte(strconv.Itoa(len(w.sources) - 1))}}}, w.bad
 }
 
+// loaded is how often the configuration was read.
+func (w *world) loaded() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.sources)
+}
+
 // parse gives the configuration that a text of load stands for.
 func (w *world) parse(s config.Source) (overlay.Edge, error) {
 	w.mu.Lock()
@@ -165,6 +175,12 @@ func (w *world) call(name string) error {
 
 func (w *world) openDataPath(cfg datapath.Config) (*DataPath, error) {
 	err := w.call("open")
+	w.mu.Lock()
+	opening := w.opening
+	w.mu.Unlock()
+	if opening != nil {
+		<-opening
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.configs = append(w.configs, cfg)
@@ -358,8 +374,17 @@ func (d fakeDataPath) NewerPins() []string { return nil }
 func (d fakeDataPath) Close() error        { return d.change("close") }
 func (d fakeDataPath) Remove() error       { return d.change("remove") }
 
-func (d fakeDataPath) Apply(t fib.Tables) error {
+// ApplyIn yields until the test lets it go on, before tables are written and after that.
+func (d fakeDataPath) ApplyIn(t fib.Tables, steps datapath.Steps) error {
+	d.w.yieldUntil(d.w.preparing, steps)
+	t = steps.Latest(t)
 	err := d.change("apply")
+	d.w.mu.Lock()
+	if err == nil && d.w.failApply == nil {
+		d.w.teps, d.w.steered = t.TEPs, t.PathPolicies
+	}
+	d.w.mu.Unlock()
+	d.w.yieldUntil(d.w.pruning, steps)
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if err == nil && d.w.failApply != nil {
@@ -370,6 +395,19 @@ func (d fakeDataPath) Apply(t fib.Tables) error {
 		d.w.exits.steered = t.Egress
 	}
 	return err
+}
+
+// yieldUntil has an Apply last until done is closed; nil: it does not.
+func (w *world) yieldUntil(done chan struct{}, steps datapath.Steps) {
+	for done != nil {
+		steps.Yield()
+		select {
+		case <-done:
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
 }
 
 func (d fakeDataPath) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 // self is this edge as others know it.
@@ -24,6 +25,8 @@ func (e *edge) makeGateway() {
 	})
 	e.role = gateway.NewRole(e.log, e.replication)
 	e.announcer = gateway.NewAnnouncer(e.role, uplinksOf{e})
+	e.writer = writer.New(writer.Options{Edge: e.config, Role: e.role, Liveness: &e.watched, Enter: e.ns.enter})
+	e.pathSelector = pathSelector{e.writer, &e.watched}
 }
 
 func openReplication(o replica.Options) (gateway.Replicator, error) {
@@ -65,15 +68,14 @@ type uplinksOf struct{ e *edge }
 
 // Announce is called in the network namespace.
 func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) bool) {
-	s := &u.e.pathSelector
 	var errs []error
-	s.mu.Lock()
-	for _, p := range places {
-		if s.snapshot.dp != nil && owns(p) {
-			errs = append(errs, s.snapshot.dp.HostEvents.AnnounceAddress(p.Uplink, p.Addr))
+	u.e.writer.Frames(func(f writer.Frames) {
+		for _, p := range places {
+			if owns(p) {
+				errs = append(errs, f.AnnounceAddress(p.Uplink, p.Addr))
+			}
 		}
-	}
-	s.mu.Unlock()
+	})
 	u.e.reportProblem(announceProblem, errors.Join(errs...))
 }
 
@@ -84,16 +86,15 @@ func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 	for _, n := range all {
 		known[gateway.Place{Uplink: n.Segment, Addr: n.Addr}] = true
 	}
-	s := &u.e.pathSelector
 	errs := []error{err}
-	s.mu.Lock()
-	for _, p := range places {
-		if !known[p] && s.snapshot.dp != nil {
-			unknown++
-			errs = append(errs, s.snapshot.dp.HostEvents.SolicitHost(p.Uplink, p.Uplink, solicited(p.Addr), []netip.Addr{p.Addr}))
+	u.e.writer.Frames(func(f writer.Frames) {
+		for _, p := range places {
+			if !known[p] {
+				unknown++
+				errs = append(errs, f.SolicitHost(p.Uplink, p.Uplink, solicited(p.Addr), []netip.Addr{p.Addr}))
+			}
 		}
-	}
-	s.mu.Unlock()
+	})
 	u.e.reportProblem(resolveProblem, errors.Join(errs...))
 	return unknown
 }
@@ -143,20 +144,6 @@ func (e *edge) watchGateways(ctx context.Context) {
 func (e *edge) steerAndSave() {
 	e.steer()
 	e.reportProblem(rememberGateways, e.role.Save())
-}
-
-// leaveGateways gives this edge's work to the other gateways.
-func (e *edge) leaveGateways() {
-	s := &e.pathSelector
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.snapshot.dp == nil {
-		return
-	}
-	if err := e.role.Leave(s.facts(s.snapshot), s); err != nil {
-		e.log.Error("release egress addresses", "err", err)
-	}
-	s.snapshot.dp = nil
 }
 
 // watchNAT has sessions expire and raises alarms until ctx ends.

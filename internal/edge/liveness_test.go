@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 var (
@@ -356,15 +357,15 @@ func TestOpenLiveness(t *testing.T) {
 // A plan that gives no flow to another path is no move.
 func TestMovesOfPlans(t *testing.T) {
 	w := newDualWorld(t)
-	var paths pathPlan
+	var paths writer.PathPlan
 	dead := map[overlay.Pair]string{bb: "no packet for 150ms"}
 	for i, one := range []struct {
 		dead  map[overlay.Pair]string
 		moves int
 	}{{nil, 1}, {dead, 2}, {dead, 2}, {nil, 3}} {
-		paths = paths.then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, one.dead), paths.pathPolicies))
-		if paths.moves != one.moves {
-			t.Errorf("plan %d: %d moves, want %d", i, paths.moves, one.moves)
+		paths = paths.Then(plan.Teamed(w.config, plan.FactsOf(w.config, w.hostState, nil, one.dead), paths.PathPolicies))
+		if paths.Moves != one.moves {
+			t.Errorf("plan %d: %d moves, want %d", i, paths.Moves, one.moves)
 		}
 	}
 }

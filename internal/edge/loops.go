@@ -170,10 +170,8 @@ func (e *edge) cutLoops() {
 		e.log.Warn("port cut off: its segment has a loop", "port", name)
 	}
 	e.mu.Lock()
-	s := &e.pathSelector
-	s.mu.Lock()
-	err := e.dp.Ports.CutPorts(cut)
-	s.mu.Unlock()
+	var err error
+	e.writer.Urgent(func() { err = e.dp.Ports.CutPorts(cut) })
 	e.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("%d ports: %w", len(cut), err)

@@ -21,7 +21,7 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 			return f, err
 		}
 		lives := p.e.pathSelector.results()
-		for _, path := range p.e.pathSelector.inForce().pathPolicies.Paths {
+		for _, path := range p.e.pathSelector.inForce().PathPolicies.Paths {
 			f.Paths = append(f.Paths, proof.Path{
 				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.state(path.Endpoints()),
 			})

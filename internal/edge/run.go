@@ -176,12 +176,16 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
 	e.reportProblem(startConfiguration, passedOver)
+	endWriter := goWait(context.WithoutCancel(ctx), func(ctx context.Context) {
+		e.writer.Run(ctx, func(err error) { e.reportProblem(writeTables, err) })
+	})
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
 		e.unfollowHostEvents()
 		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.replication.Close())
 		endAnnouncer()
 		endLease()
+		endWriter()
 	}()
 	if err := e.start(ctx); err != nil {
 		return err
@@ -203,7 +207,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	cfg := first.edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision, faults: make(map[string]error),
+		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision,
 		turn: make(turn, 1), jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
 		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
 	}

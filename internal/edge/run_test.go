@@ -437,8 +437,9 @@ func TestReloadLoadsProgramsAnew(t *testing.T) {
 	if len(w.configs) != 2 || w.configs[1].FlowCache.Enabled || !slices.Equal(w.configs[1].UDPPorts, []datapath.UDPPort{{Port: 4789, Encapsulation: overlay.VXLAN}}) {
 		t.Errorf("opened with %+v", w.configs)
 	}
-	if i := slices.Index(w.calls, "close"); i < 0 || w.calls[i+1] != "open" || slices.Contains(w.calls, "remove") {
-		t.Errorf("calls %q, want close, then open", w.calls)
+	calls := slices.DeleteFunc(slices.Clone(w.calls), func(c string) bool { return !slices.Contains([]string{"open", "apply", "close", "remove"}, c) })
+	if want := []string{"open", "apply", "open", "apply", "close"}; !slices.Equal(calls, want) {
+		t.Errorf("calls %q, want %q: the one before goes on until the other has tables", calls, want)
 	}
 }
 
@@ -449,7 +450,7 @@ func TestReloadKeepsTheLease(t *testing.T) {
 	renewed := false
 	w.mu.Lock()
 	w.config.FlowCache.Enabled = false
-	w.failOpen = func(datapath.Config) error { // the former one is closed
+	w.failOpen = func(datapath.Config) error {
 		before := w.renewals.Load()
 		err := await.Within(t.Context(), await.Patience, "renewals", func() error {
 			if w.renewals.Load() < before+2 {
@@ -488,28 +489,25 @@ func TestReloadThatDoesNotLoadKeepsThePrevious(t *testing.T) {
 	}
 }
 
-func TestLostDataPathEndsTheEdgeAndStaysPinned(t *testing.T) {
+// An edge whose programs cannot be loaded any more goes on with those it has.
+func TestReloadThatCannotLoadAnything(t *testing.T) {
 	w := newWorld(t)
-	done := make(chan error, 1)
-	go func() { done <- Run(context.Background(), w.opts) }()
-	w.within("start", func() bool { return w.called("apply") > 0 })
+	c, stop := w.run()
 	w.mu.Lock()
 	w.config.FlowCache.Size = 1
 	w.failOpen = func(datapath.Config) error { return errFake }
 	w.mu.Unlock()
 	w.hangup()
-	select {
-	case err := <-done:
-		if !errors.Is(err, errFake) {
-			t.Errorf("error %v, want that of Open", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the edge goes on without a data path")
+	w.within("problem reported", func() bool { return w.problem(c, "reload", errFake.Error()) })
+	applied := w.called("apply")
+	w.set(func() {})
+	w.within("tables applied", func() bool { return w.called("apply") > applied })
+	if n := w.called("close"); n > 0 {
+		t.Errorf("the data path was closed %d times", n)
 	}
-	if w.called("remove")+w.called("hold nothing") > 0 {
-		t.Error("the pinned data path was removed")
+	if err := stop(); err != nil {
+		t.Errorf("the edge ended: %v", err)
 	}
-	wantEmpty(t, w.opts.RuntimeDir)
 }
 
 // The default loader is the real one: its errors reach the user as they are.

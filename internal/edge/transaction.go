@@ -201,9 +201,7 @@ func (e *edge) transact(next candidate, confirm time.Duration) error {
 		failed = cmp.Or(failed, e.leftOut())
 	}
 	if failed != nil {
-		if err := e.rollBack(was); err != nil {
-			return errors.Join(failed, err)
-		}
+		e.rollBack(was)
 		return failed
 	}
 	e.noteVersion(next.edge)
@@ -221,7 +219,7 @@ func (e *edge) transact(next candidate, confirm time.Duration) error {
 }
 
 // notApplied is why the last reconciliation wrote no tables.
-func (e *edge) notApplied() error { return cmp.Or(e.fault(observeHost), e.fault(applyTables)) }
+func (e *edge) notApplied() error { return cmp.Or(e.faults.of(observeHost), e.faults.of(applyTables)) }
 
 // leftOut is what of the tables in force could not be written.
 func (e *edge) leftOut() error {
@@ -241,15 +239,10 @@ func (e *edge) take(next candidate) {
 }
 
 // rollBack takes the previous configuration again, as the tables of another one could not be
-// applied. An error means that the data path was lost on the way.
-func (e *edge) rollBack(was candidate) error {
-	err := e.reopen(was.edge)
-	if e.dp == nil {
-		return err
-	}
-	e.reportProblem("open the data path for the previous configuration", err)
+// applied.
+func (e *edge) rollBack(was candidate) {
+	e.reportProblem("open the data path for the previous configuration", e.reopen(was.edge))
 	e.take(was)
-	return nil
 }
 
 // keep writes the revision in force down. What was kept last needs no other number.

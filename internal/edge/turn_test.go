@@ -203,7 +203,6 @@ func TestApplyThatWritesNothing(t *testing.T) {
 
 	partial := datapath.PartialError{Err: errors.New("no room")}
 	w.set(func() { w.failApply = func(fib.Tables) error { return partial } })
-	w.set(func() {})
 	w.within("something is left out", func() bool { return w.problem(c, "but for parts") })
 	info, err := c.Config().Apply(t.Context(), w.query(more()))
 	if err != nil || info.LeftOut != partial.Error() {

@@ -28,6 +28,9 @@ func (d Decision) State(member netip.Addr) nat.State { return d.States[member].S
 // Service is what others are told of this edge.
 func (d Decision) Service() bfd.Service { return service(d.own.reported) }
 
+// Same reports whether tables of both are the same.
+func (d Decision) Same(o Decision) bool { return sameStates(d.States, o.States) }
+
 // Lease marks what this edge answers for only while its process lives.
 func (d Decision) Lease(list []fib.Egress) {
 	if d.config.Egress != nil {

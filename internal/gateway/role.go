@@ -65,6 +65,7 @@ type Role struct {
 	self      netip.Addr            // as of the last decision
 	states    map[netip.Addr]Status // this edge too; nil before tables were written. Replaced, never changed
 	own       ownState
+	rewrite   bool           // the tables are others than those that obey states
 	owned     map[Place]bool // addresses that this edge answers for. Replaced, never changed
 	problems  []problem.Problem
 	failovers []api.Failover
@@ -118,7 +119,7 @@ func (r *Role) Move(f Facts, to Steering, now time.Time) (came Announcement, err
 	d := r.Evaluate(f, now)
 	to.SetService(d.Service())
 	r.mu.Lock()
-	if r.states != nil && sameStates(d.States, r.states) {
+	if r.states != nil && !r.rewrite && sameStates(d.States, r.states) {
 		r.keep(d)
 		r.askAgain(d.again, now)
 		r.mu.Unlock()
@@ -161,12 +162,27 @@ func (r *Role) Take(d Decision, list []fib.Egress) (came Announcement) {
 		}
 	}
 	r.keep(d)
-	r.owned, r.problems = owned, nil
+	r.owned, r.problems, r.rewrite = owned, nil, false
 	if d.config.Egress != nil {
 		r.problems = groupProblems(d.config, d.States)
 	}
 	r.askAgain(d.again, d.now)
 	return came
+}
+
+// Rewrite has the next Move write what it decides, also when nothing changed: tables are being
+// replaced by others. Take ends that.
+func (r *Role) Rewrite() {
+	r.mu.Lock()
+	r.rewrite = true
+	r.mu.Unlock()
+}
+
+// Rewrites reports whether nothing was taken since Rewrite.
+func (r *Role) Rewrites() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rewrite
 }
 
 // keep takes over judgements. When one was made that changes nothing stays. mu is held.

@@ -72,7 +72,7 @@ func TestMutants(t *testing.T) {
 
 // simulate runs seeds with files replaced, see go help build.
 func simulate(root, overlay string) ([]byte, error) {
-	args := []string{"test", "-count=1", "-run", "TestSimulation$", "./internal/simulation", "-sim.seeds", "1-100", "-sim.short=false"}
+	args := []string{"test", "-count=1", "-run", "TestSimulation$|TestFailoverDuringReload$", "./internal/simulation", "-sim.seeds", "1-100", "-sim.short=false"}
 	if overlay != "" {
 		args = append(args[:1], append([]string{"-overlay", overlay}, args[1:]...)...)
 	}

@@ -45,6 +45,7 @@ var kinds = []struct {
 	{"carrier", 3, (*world).toggleCarrier},
 	{"resolve", 3, (*world).toggleNextHop},
 	{"path", 8, (*world).togglePath},
+	{"path-in-reload", 6, (*world).failDuringReload},
 	{"bgp-remote", 6, (*world).toggleLearned},
 	{"bgp-host", 6, (*world).toggleHost},
 	{"restart", 2, (*world).restart},
@@ -403,7 +404,7 @@ func (w *world) refuseSome(a, b uint32) string { return w.refuse(a, b, 1+int(b/4
 func (w *world) refuseOne(a, _ uint32) string {
 	table := refusable[int(a)%(len(refusable)-1)] // all but attach
 	w.mu.Lock()
-	w.faults[table] = &fault{left: -1, one: true}
+	w.setFault(table, fault{left: -1, one: true})
 	w.mu.Unlock()
 	w.pass(11 * time.Second) // what was refused before is written
 	return fmt.Sprintf("writes of one entry of %s fail", table)
@@ -415,7 +416,7 @@ func (w *world) refuse(a, b uint32, times int) string {
 	table := refusable[int(a)%len(refusable)]
 	deletes := b%4 == 0 && table != "attach"
 	w.mu.Lock()
-	w.faults[table] = &fault{left: times, deletes: deletes}
+	w.setFault(table, fault{left: times, deletes: deletes})
 	w.mu.Unlock()
 	return fmt.Sprintf("writes to %s fail, deletes %t, times %d", table, deletes, times)
 }

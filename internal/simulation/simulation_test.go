@@ -46,7 +46,7 @@ func (w *world) check(when string) {
 	for _, d := range list {
 		w.mu.Lock()
 		f := w.faults[d.table]
-		refused := f != nil && f.deletes
+		refused := f != nil && (f.deletes || f.refusedDelete)
 		w.mu.Unlock()
 		if !d.extra {
 			missing[d.table]++

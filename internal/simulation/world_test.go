@@ -53,6 +53,7 @@ type world struct {
 	changed, died chan struct{}
 	hangups       chan os.Signal
 	faults        map[string]*fault // by map, or "attach"
+	failure       *failure          // nil: no path dies while tables are written
 
 	log    []string
 	stop   context.CancelFunc
@@ -67,6 +68,8 @@ type fault struct {
 	key     string // its key
 	deletes bool
 	fired   bool
+
+	refusedDelete bool // one before did
 }
 
 var errRefused = errors.New("refused by the simulation: no space left on device")
@@ -117,6 +120,10 @@ func newWorld(t *testing.T, seed uint64, s shape) *world {
 
 func (w *world) refuseWrite(x mapmodel.Write) error {
 	w.mu.Lock()
+	failure := w.failure
+	w.mu.Unlock()
+	failure.pass(w, x)
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.faults[x.Map].fire(x.Delete, x.Key)
 }
@@ -125,6 +132,14 @@ func (w *world) refuseAttach(mapmodel.Attach) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.faults["attach"].fire(false, nil)
+}
+
+// setFault has writes to a map fail in another way than before. mu is held.
+func (w *world) setFault(table string, next fault) {
+	if was := w.faults[table]; was != nil { // what it refused to remove may be there still
+		next.refusedDelete = was.refusedDelete || was.deletes && was.fired
+	}
+	w.faults[table] = &next
 }
 
 func (f *fault) fire(isDelete bool, key []byte) error {
