@@ -105,6 +105,8 @@ func (h *health) failed(now time.Time, s *session) {
 	h.failures++
 	why := "the remote ended the session"
 	switch {
+	case s.diag == pathDown:
+		why = "its link was lost"
 	case s.diag == detectionTime:
 		why = fmt.Sprintf("no packet for %s", s.detection())
 	case s.remoteDiag == detectionTime:

@@ -43,6 +43,8 @@ type Peer struct {
 	Ifindex int
 	// SrcMAC and NextMAC are the addresses of a frame to Via.
 	SrcMAC, NextMAC overlay.MAC
+	// Pinned: packets take Ifindex or no way at all, so the session ends with that link.
+	Pinned bool
 	// Hops is how many links may lie between the endpoints. With 1 the session is
 	// single-hop (RFC 5881, UDP port 3784), otherwise multihop (RFC 5883, 4784).
 	// Both ends must agree on that.
@@ -271,6 +273,26 @@ func (m *Monitor) Set(peers []Peer) error {
 	errs = append(errs, m.closeUnused())
 	m.wake()
 	return errors.Join(errs...)
+}
+
+// LinkLost has the sessions that are pinned to a link fail at once: what they would find out by silence is
+// known, and is diagnostic 5 of RFC 5880 section 4.1. They come back as after any failure.
+func (m *Monitor) LinkLost(ifindex int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	now := time.Now()
+	for _, p := range m.byPair {
+		if !p.Pinned || p.Ifindex != ifindex || !p.leaving.IsZero() || p.session.state != up {
+			continue
+		}
+		m.drainOf(p) // what came before the loss is no answer after it
+		p.session.loseLink()
+		m.tend(now, p)
+	}
+	m.wake()
 }
 
 // set makes or changes one session; mu is held.

@@ -35,6 +35,7 @@ const (
 	noDiagnostic         diagnostic = 0
 	detectionTime        diagnostic = 1 // nothing arrived in time
 	neighborDown         diagnostic = 3 // the other end signalled it
+	pathDown             diagnostic = 5 // the local system knows that there is no way
 	concatenatedPathDown diagnostic = 6
 	adminDiagnostic      diagnostic = 7
 	reversePathDown      diagnostic = 8 // of concatenated paths

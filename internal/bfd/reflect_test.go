@@ -140,6 +140,33 @@ func TestNextHopsHaveTheirOwnLife(t *testing.T) {
 	}
 }
 
+// What is pinned to a link that is lost is dead at once, and nothing else is for that; it comes back after its hold.
+func TestLinkLost(t *testing.T) {
+	b := newTwoLinks(t)
+	near, far := b.monitor(b.near), b.monitor(b.far)
+	there := b.byNextHops(b.near, b.far, nearLo4, farLo4)
+	there[1].Pinned, there[2].Pinned = true, true
+	b.set(b.near, near, there...)
+	b.set(b.far, far, b.byNextHops(b.far, b.near, farLo4, nearLo4)...)
+	b.awaitState(near, there[0].Pair, Up)
+	const lost = "its link was lost"
+	near.LinkLost(0)                                                       // that of a session without a link of its own
+	b.await(near, there[2].Pair, "dead with its link", func(Result) bool { // once it is up, which a busy machine may undo
+		near.LinkLost(there[2].Ifindex)
+		r := near.Results()[there[2].Pair]
+		return r.State == Down && r.Why == lost
+	})
+	for _, p := range there[:2] {
+		if r := near.Results()[p.Pair]; r.Why == lost {
+			t.Errorf("%s is %+v, want it to have its link", p.Pair, r)
+		}
+	}
+	// The link was there all the time.
+	if r := b.awaitState(near, there[2].Pair, Up); r.Failures == 0 {
+		t.Errorf("the next hop is %+v, want a failure", r)
+	}
+}
+
 // A remote that has one next hop, or does not look at them, answers by what it has. One that does not
 // reflect leaves them unknown, and the session of the pair as it is.
 func TestNextHopsOfOneEnd(t *testing.T) {

@@ -111,6 +111,14 @@ func (p *peer) late(now time.Time) bool {
 // catchUp takes what waits in p's socket before p is called dead. When this process
 // did not run for a while, that is where the other end's packets are.
 func (m *Monitor) catchUp(p *peer) {
+	m.drainOf(p)
+	if p.late(time.Now()) {
+		p.session.expire()
+	}
+}
+
+// drainOf takes what waits in the socket of p.
+func (m *Monitor) drainOf(p *peer) {
 	key := listenerKey{p.Local, p.port()}
 	s := m.listeners[key]
 	if p.session.reflector != 0 {
@@ -119,9 +127,6 @@ func (m *Monitor) catchUp(p *peer) {
 	_, err := s.drain(backlogMost, func(a receipt) { m.handle(key, a) })
 	if err != nil {
 		m.log.Debug("receive BFD packets", "local", key.local, "err", err)
-	}
-	if p.late(time.Now()) {
-		p.session.expire()
 	}
 }
 

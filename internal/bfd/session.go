@@ -149,9 +149,17 @@ func (s *session) detection() time.Duration {
 
 // expire is to be called when the deadline has passed. What the other end said is
 // forgotten with it.
-func (s *session) expire() {
+func (s *session) expire() { s.end(detectionTime) }
+
+// loseLink is to be called when the only link of the session is lost. There is no way to tell the other end at once.
+func (s *session) loseLink() {
+	s.end(pathDown)
+	s.hurry = false
+}
+
+func (s *session) end(why diagnostic) {
 	if s.state == initial || s.state == up {
-		s.become(down, detectionTime)
+		s.become(down, why)
 	}
 	s.yours, s.remoteState, s.remoteRx, s.remoteDemand = 0, down, anyInterval, false
 	s.deadline = time.Time{}

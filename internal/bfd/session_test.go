@@ -339,3 +339,13 @@ func TestTimersChangeWithoutFailure(t *testing.T) {
 		t.Errorf("the ends came up %v times", x.ups)
 	}
 }
+
+// Of a lost link nobody is told by it.
+func TestLoseLink(t *testing.T) {
+	s := newSession(time.Time{}, 1, quick, func() float64 { return 0 })
+	s.state, s.hurry = up, false
+	s.loseLink()
+	if s.state != down || s.diag != pathDown || s.hurry {
+		t.Errorf("%+v", s)
+	}
+}

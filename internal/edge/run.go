@@ -167,6 +167,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return fmt.Errorf("watch the host: %w", err)
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
+	opts.OpenLiveness = withLinks(opts.OpenLiveness, h)
 
 	ns, err := openNamespace()
 	if err != nil {

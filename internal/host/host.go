@@ -115,6 +115,7 @@ type Host struct {
 	known      neighbours
 
 	changed chan struct{}
+	lost    chan int
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
 }
@@ -128,7 +129,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), ungathered: make(map[uint16]time.Time)}
+	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), lost: make(chan int, lostMost), ungathered: make(map[uint16]time.Time)}
 	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
@@ -161,6 +162,11 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 // Changed receives after something changed that Observe may report
 // differently. Changes close to each other are one.
 func (h *Host) Changed() <-chan struct{} { return h.changed }
+
+// LinksLost receives the indexes of links that have no carrier any more, or are gone, as the kernel says so:
+// before Changed, and before anything is observed. One that was lost before may be told of again. With more than
+// the channel holds some are not told of.
+func (h *Host) LinksLost() <-chan int { return h.lost }
 
 // Close ends the watching. What is held stays; Hold(Holds{}) before it undoes that.
 func (h *Host) Close() error {

@@ -439,6 +439,52 @@ func TestChanged(t *testing.T) {
 	t.Error("a neighbour of no concern raised an event each time")
 }
 
+// A link without carrier is told of by its index, as one that is gone; nothing else is.
+func TestLinksLost(t *testing.T) {
+	b := newBench(t)
+	h := b.open()
+	defer h.Close()
+	within(t, h, "link up", func() bool { return b.state(h, us4.Addr()).Links["us"].Up })
+	lost := func(what string, index int, do func() error) {
+		t.Helper()
+		for len(h.LinksLost()) > 0 {
+			<-h.LinksLost()
+		}
+		b.must(do())
+		for limit := time.After(5 * time.Second); ; {
+			select {
+			case i := <-h.LinksLost():
+				if i == index {
+					return
+				}
+			case <-limit:
+				t.Errorf("%s: it is not told of", what)
+				return
+			}
+		}
+	}
+	quiet(h)
+	for len(h.LinksLost()) > 0 { // v0 and v1 are down
+		<-h.LinksLost()
+	}
+	b.must(b.near.LinkSetMTU(b.us, 1400))
+	quiet(h)
+	if n := len(h.LinksLost()); n > 0 {
+		t.Errorf("%d links are lost, though one has another MTU", n)
+	}
+	lost("no carrier", b.us.Attrs().Index, func() error { return b.far.LinkSetDown(b.them) })
+	b.must(b.far.LinkSetUp(b.them))
+	within(t, h, "link up again", func() bool { return b.state(h, us4.Addr()).Links["us"].Up })
+	lost("set down", b.us.Attrs().Index, func() error { return b.near.LinkSetDown(b.us) })
+	v0 := b.link(b.near, "v0")
+	lost("gone", v0.Attrs().Index, func() error { return b.near.LinkDel(v0) })
+	for range 2 * lostMost { // nobody reads
+		b.must(b.near.LinkSetMTU(b.us, 1400))
+		b.must(b.near.LinkSetMTU(b.us, 1401))
+	}
+	within(t, h, "it goes on", func() bool { return b.state(h, us4.Addr()).Links["us"].MTU == 1401 })
+}
+
 // quiet waits until no event came for some debounce times.
 func quiet(h *Host) {
 	for {

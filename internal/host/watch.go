@@ -23,6 +23,8 @@ const (
 	// resubscribeAfter is the pause after a subscription broke.
 	resubscribeAfter = time.Second
 	receiveBuffer    = 1 << 20 // bytes
+	// lostMost is how many lost links wait to be told of.
+	lostMost = 64
 )
 
 // subscribe opens one socket for all that Observe depends on.
@@ -91,6 +93,12 @@ func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events, lost
 			return
 		}
 		for _, m := range messages {
+			if ifindex := lostLink(m); ifindex != 0 {
+				select {
+				case h.lost <- ifindex:
+				default:
+				}
+			}
 			if h.matters(m) {
 				notify(events)
 			}
@@ -110,6 +118,19 @@ func isLoss(m syscall.NetlinkMessage) bool {
 		return len(m.Data) >= unix.SizeofIfInfomsg && nl.DeserializeIfInfomsg(m.Data).Flags&unix.IFF_RUNNING == 0
 	}
 	return false
+}
+
+// lostLink is the index of a link that is gone or has no carrier, 0 of other messages. Its operational state, which
+// waits for protocols too, does not count.
+func lostLink(m syscall.NetlinkMessage) int {
+	if m.Header.Type != unix.RTM_DELLINK && m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
+		return 0
+	}
+	info := nl.DeserializeIfInfomsg(m.Data)
+	if m.Header.Type == unix.RTM_NEWLINK && info.Flags&unix.IFF_LOWER_UP != 0 || info.Family != unix.AF_UNSPEC {
+		return 0
+	}
+	return int(info.Index)
 }
 
 // resubscribe tries until it has a socket; nil when ctx ended.

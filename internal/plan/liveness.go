@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
@@ -28,7 +29,7 @@ func Peers(e overlay.Edge, t PathPolicies, paths map[overlay.Pair]host.Path) (pe
 			}
 		}
 		peer := bfd.Peer{
-			Pair: p.Pair, Ifindex: p.Ifindex, Hops: hops, Timers: bfd.Timers{Interval: l.Interval, Multiplier: l.Multiplier},
+			Pair: p.Pair, Ifindex: p.Ifindex, Pinned: isPinned(e, p.Pair), Hops: hops, Timers: bfd.Timers{Interval: l.Interval, Multiplier: l.Multiplier},
 		}
 		if p.Via != (overlay.Via{}) {
 			if all := p.Endpoints(); !asked[all] {
@@ -40,6 +41,14 @@ func Peers(e overlay.Edge, t PathPolicies, paths map[overlay.Pair]host.Path) (pe
 		peers = append(peers, peer)
 	}
 	return peers
+}
+
+// isPinned reports whether a path is by one link or not there: the route to its next hop, or that of a TEP with an
+// interface of its own, may not take another.
+func isPinned(e overlay.Edge, p overlay.Pair) bool {
+	return p.Via != (overlay.Via{}) || slices.ContainsFunc(e.Underlay.Local(), func(t overlay.TEP) bool {
+		return t.Addr == p.Local && t.Interface != ""
+	})
 }
 
 // Dead are the pairs of e that may not be used, of what a bfd.Monitor knows. A remote

@@ -155,15 +155,15 @@ func TestNextHopElsewhere(t *testing.T) {
 	}
 }
 
-// The pair and each of its next hops have a session.
+// The pair and each of its next hops have a session, of which those end with their links.
 func TestPeersOfNextHops(t *testing.T) {
 	e, v := leaves()
 	p, _, _ := groupToB(t, e, v, nil)
 	timers := bfd.Timers{Interval: e.Underlay.Liveness.Interval, Multiplier: 3}
 	want := []bfd.Peer{
 		{Pair: toB, Hops: 16, Timers: timers},
-		{Pair: toB1, Hops: 16, Timers: timers, Ifindex: 2, SrcMAC: own, NextMAC: macB},
-		{Pair: toB2, Hops: 16, Timers: timers, Ifindex: 9, SrcMAC: own, NextMAC: macR},
+		{Pair: toB1, Hops: 16, Timers: timers, Ifindex: 2, Pinned: true, SrcMAC: own, NextMAC: macB},
+		{Pair: toB2, Hops: 16, Timers: timers, Ifindex: 9, Pinned: true, SrcMAC: own, NextMAC: macR},
 	}
 	got := slices.DeleteFunc(Peers(e, p, v.Routes), func(p bfd.Peer) bool { return p.Remote != remoteB })
 	if diff := cmp.Diff(want, got, samePair); diff != "" {

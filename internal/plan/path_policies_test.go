@@ -314,7 +314,14 @@ func TestPeers(t *testing.T) {
 	if got := hops(); !slices.Equal(got, []int{3, 3, 3, 3}) {
 		t.Errorf("hops %v, want the configured", got)
 	}
-	want := bfd.Peer{Pair: ba, Ifindex: 3, Hops: 3, Timers: bfd.Timers{Interval: 50 * time.Millisecond, Multiplier: 3}}
+	want := bfd.Peer{Pair: ba, Ifindex: 3, Pinned: true, Hops: 3, Timers: bfd.Timers{Interval: 50 * time.Millisecond, Multiplier: 3}}
+	if got := Peers(e, pathPolicies, f.Paths)[2]; got != want {
+		t.Errorf("peer %+v, want %+v", got, want)
+	}
+	for i := range e.Underlay.TEPs {
+		e.Underlay.TEPs[i].Interface = ""
+	}
+	want.Pinned = false // its route may take another link
 	if got := Peers(e, pathPolicies, f.Paths)[2]; got != want {
 		t.Errorf("peer %+v, want %+v", got, want)
 	}

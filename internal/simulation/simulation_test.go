@@ -34,6 +34,9 @@ func (w *world) violate(format string, args ...any) {
 
 // check compares what is with what must be.
 func (w *world) check(when string) {
+	if list := w.machine.Differences(); len(list) > 0 {
+		w.violate("%s: the model is not the kernel: %s", when, strings.Join(list, "\n  "))
+	}
 	faulty := w.faulty()
 	list := w.differences(w.inForce)
 	if len(list) == 0 {
@@ -67,10 +70,10 @@ func (w *world) check(when string) {
 }
 
 // run plays a scenario and says what went wrong, nil when nothing did.
-func run(t *testing.T, seed uint64, s shape, ops []op) (failed *violation, log []string) {
+func run(t *testing.T, boot booted, seed uint64, s shape, ops []op) (failed *violation, log []string) {
 	t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed, s)
+			w := newWorld(t, boot, seed, s)
 			defer func() {
 				log = w.log
 				if v, ok := recover().(violation); ok {
@@ -110,12 +113,12 @@ func (w *world) settle() {
 }
 
 // shrink leaves out what is not needed for a failure.
-func shrink(t *testing.T, seed uint64, s shape, ops []op) (kept []int) {
+func shrink(t *testing.T, boot booted, seed uint64, s shape, ops []op) (kept []int) {
 	for i := range ops {
 		kept = append(kept, i)
 	}
 	fails := func(list []int) bool {
-		failed, _ := run(t, seed, s, pick(ops, list))
+		failed, _ := run(t, boot, seed, s, pick(ops, list))
 		return failed != nil
 	}
 	for size := len(kept) / 2; size > 0; size /= 2 {
@@ -139,9 +142,9 @@ func pick(ops []op, list []int) (some []op) {
 }
 
 // tell says how a scenario failed, after it was made short.
-func tell(t *testing.T, seed uint64, s shape, ops []op, numbers []int) {
-	kept := shrink(t, seed, s, ops)
-	failed, log := run(t, seed, s, pick(ops, kept))
+func tell(t *testing.T, boot booted, seed uint64, s shape, ops []op, numbers []int) {
+	kept := shrink(t, boot, seed, s, ops)
+	failed, log := run(t, boot, seed, s, pick(ops, kept))
 	if failed == nil { // it depends on what runs first
 		t.Errorf("seed %d fails, but not each time", seed)
 		return
@@ -150,8 +153,8 @@ func tell(t *testing.T, seed uint64, s shape, ops []op, numbers []int) {
 	for i, n := range kept {
 		words[i] = strconv.Itoa(numbers[n])
 	}
-	t.Errorf("seed %d: %s\nsteps:\n  %s\nagain: go test ./internal/simulation -run TestSimulation -sim.seeds %d -sim.only %s",
-		seed, failed.text, strings.Join(log, "\n  "), seed, strings.Join(words, ","))
+	t.Errorf("seed %d: %s\nsteps:\n  %s\nagain: go test ./internal/simulation -run %s$ -sim.seeds %d -sim.only %s",
+		seed, failed.text, strings.Join(log, "\n  "), t.Name(), seed, strings.Join(words, ","))
 }
 
 func TestSimulation(t *testing.T) {
@@ -162,6 +165,11 @@ func TestSimulation(t *testing.T) {
 	case testing.Short():
 		last = 20
 	}
+	runSeeds(t, bootModel, first, last)
+}
+
+// runSeeds runs seeds, or those that were asked for.
+func runSeeds(t *testing.T, boot booted, first, last int) {
 	if *seeds != "" {
 		a, b, ranged := strings.Cut(*seeds, "-")
 		first, _ = strconv.Atoi(a)
@@ -183,11 +191,11 @@ func TestSimulation(t *testing.T) {
 			}
 			ops, numbers = pick(ops, list), list
 		}
-		failed, log := run(t, seed, s, ops)
+		failed, log := run(t, boot, seed, s, ops)
 		switch {
 		case failed == nil:
 		case *short:
-			tell(t, seed, s, ops, numbers)
+			tell(t, boot, seed, s, ops, numbers)
 			return
 		default:
 			t.Fatalf("seed %d: %s\nsteps:\n  %s", seed, failed.text, strings.Join(log, "\n  "))

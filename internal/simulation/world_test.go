@@ -33,7 +33,7 @@ var reflector = netip.MustParseAddr("192.0.2.200")
 // world is a host with an edge on it, and all that happens to it.
 type world struct {
 	t       *testing.T
-	machine *mapmodel.Machine
+	machine machine
 	kernel  kernel.Kernel
 	path    string // of the configuration
 	opts    edge.RunOptions
@@ -74,9 +74,9 @@ type fault struct {
 
 var errRefused = errors.New("refused by the simulation: no space left on device")
 
-func newWorld(t *testing.T, seed uint64, s shape) *world {
+func newWorld(t *testing.T, boot booted, seed uint64, s shape) *world {
 	w := &world{
-		t: t, machine: mapmodel.New(seed), path: filepath.Join(t.TempDir(), "a.yaml"), nextIf: 10,
+		t: t, machine: boot(t, seed), path: filepath.Join(t.TempDir(), "a.yaml"), nextIf: 10,
 		lives: map[overlay.Pair]bfd.Result{}, routes: map[evpn.Key]evpn.Update{}, file: s.clone(), inForce: s.clone(),
 		changed: make(chan struct{}, 1), died: make(chan struct{}, 1), hangups: make(chan os.Signal, 1), faults: map[string]*fault{},
 	}
@@ -101,7 +101,7 @@ func newWorld(t *testing.T, seed uint64, s shape) *world {
 	}
 	runtime := t.TempDir()
 	w.opts = edge.RunOptions{
-		ConfigPath: w.path, RuntimeDir: runtime, StateDir: t.TempDir(), PinRoot: "/bpf", Logger: slog.New(slog.DiscardHandler), Version: "simulation",
+		ConfigPath: w.path, RuntimeDir: runtime, StateDir: t.TempDir(), PinRoot: w.machine.PinRoot(), Logger: slog.New(slog.DiscardHandler), Version: "simulation",
 		Hangup: w.hangups, Linger: 100 * time.Millisecond,
 		OpenHost:     func(string, *slog.Logger) (edge.Host, error) { return simHost{w}, nil },
 		OpenLiveness: func(*slog.Logger) (edge.Liveness, error) { return simLiveness{w}, nil },
@@ -165,6 +165,7 @@ func (f *fault) fire(isDelete bool, key []byte) error {
 func (w *world) addLink(port int) {
 	name := interfaceOf(port)
 	w.state.Links[name] = host.Link{Name: name, Index: w.nextIf, Kind: "veth", MTU: 1500, Up: true, PeerElsewhere: true, Segments: true, MAC: overlay.MAC{2, 0, 0, 0xfe, 0, byte(port)}}
+	w.machine.AddInterface(w.nextIf)
 	w.nextIf++
 }
 
@@ -256,6 +257,9 @@ func mark(c chan struct{}) {
 	}
 }
 
+// groNear and groFar are the ends of the device that coalesces.
+const groNear, groFar = 5, 6
+
 type simHost struct{ w *world }
 
 func (h simHost) Observe(host.Want) (host.State, error) {
@@ -271,7 +275,7 @@ func (h simHost) Ensure(want host.Desired) error {
 	defer h.w.mu.Unlock()
 	h.w.state.GRODevice = host.GRODevice{}
 	if want.GRODevice != "" {
-		h.w.state.GRODevice = host.GRODevice{Near: 5, Far: 6}
+		h.w.state.GRODevice = host.GRODevice{Near: groNear, Far: groFar}
 	}
 	return nil
 }

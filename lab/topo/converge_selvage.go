@@ -110,7 +110,7 @@ func (*convergeSelvage) noticed(_ context.Context, e *EVPNEdge, since time.Time)
 	return time.Time{}, nil
 }
 
-// whole wants every path to another edge up, and every neighbour to have said all.
+// whole wants every path to another edge up, by each of its links, and every neighbour to have said all.
 func (s *convergeSelvage) whole(ctx context.Context, e *EVPNEdge) error {
 	var bgp struct {
 		Neighbours []struct {
@@ -135,5 +135,5 @@ func (s *convergeSelvage) whole(ctx context.Context, e *EVPNEdge) error {
 	if bgp.Routes.Stale+bgp.Adopted > 0 {
 		return fmt.Errorf("%d routes are stale and %d of a former process", bgp.Routes.Stale, bgp.Adopted)
 	}
-	return errors.Join(e.Edge.pathsUp(ctx, convergeEdges-1))
+	return errors.Join(e.Edge.pathsUp(ctx, (convergeEdges-1)*max(1, s.Converge.Options.Uplinks)))
 }

@@ -227,8 +227,8 @@ func (h *linkHandle) Unpin() error {
 
 // Close implements kernel.Link.
 func (h *linkHandle) Close() error {
-	if !h.m.release(h) {
-		return errClosed
+	if !h.m.release(h) { // as a file descriptor of the kernel's library, it may be closed twice
+		return nil
 	}
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()

@@ -1,7 +1,7 @@
 package mapmodel
 
 import (
-	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -166,4 +166,4 @@ func (m *Machine) unpin(name string) {
 func pathError(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
 // errClosed is of a handle that was closed, or whose process was killed.
-var errClosed = errors.New("the handle is closed")
+var errClosed = fmt.Errorf("the handle is closed: %w", unix.EBADF)

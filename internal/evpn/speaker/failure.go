@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -54,6 +56,27 @@ func notification(n overlay.BGPNeighbour, code, subCode uint8, advertised string
 		}
 	}
 	return strings.Join(parts, ": ")
+}
+
+// reasonOf is why a session ended by the events of GoBGP, which say less than its log: with graceful restart
+// nothing of a notification.
+func reasonOf(n overlay.BGPNeighbour, s apiutil.PeerState) string {
+	const lost = "the connection was lost: look at its process, and the way there"
+	switch s.DisconnectReason {
+	case api.PeerState_DISCONNECT_REASON_HOLD_TIMER_EXPIRED:
+		return silentFor(n)
+	case api.PeerState_DISCONNECT_REASON_NOTIFICATION_RECEIVED, api.PeerState_DISCONNECT_REASON_HARD_RESET:
+		return "it ended the session: " + s.DisconnectMessage
+	case api.PeerState_DISCONNECT_REASON_NOTIFICATION_SENT, api.PeerState_DISCONNECT_REASON_INVALID_MSG:
+		return "this edge ended the session: " + s.DisconnectMessage
+	case api.PeerState_DISCONNECT_REASON_BAD_PEER_AS:
+		return notification(n, bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS, "", true)
+	}
+	return lost
+}
+
+func silentFor(n overlay.BGPNeighbour) string {
+	return fmt.Sprintf("it was silent for longer than the hold time of %s: check the network path to it, and at its process", n.Timers.Hold)
 }
 
 // fixes are what to do about codes and sub-codes of a neighbour.

@@ -120,12 +120,13 @@ type intake struct {
 	external  bool // the neighbour is of another AS
 	routerID  netip.Addr
 	policies  []overlay.RoutePolicy
+	mended    int // how many of its routes may be mended
 	relay     *relay
 }
 
 func (s *Speaker) intakeOf(n *neighbour) intake {
 	return intake{neighbour: n, name: n.conf.Name, addr: n.conf.Addr, uplink: n.conf.Uplink, as: s.config.AS, external: n.conf.AS != s.config.AS, routerID: s.config.RouterID,
-		policies: policiesOf(s.config, n.conf.Import), relay: s.relay}
+		policies: policiesOf(s.config, n.conf.Import), mended: mostMended(n.conf), relay: s.relay}
 }
 
 func (in *intake) updates(paths []*apiutil.Path) []evpn.Update {
@@ -142,13 +143,7 @@ func (in *intake) updates(paths []*apiutil.Path) []evpn.Update {
 // as RFC 7606 has it, so it is told as withdrawn.
 func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 	p, mended := in.mend(p)
-	var r evpn.Route
-	var err error
-	if p.Withdrawal {
-		r, err = decodeKey(p.Nlri)
-	} else {
-		r, err = decode(p.Nlri, p.Attrs)
-	}
+	r, err := in.read(p, mended)
 	if err != nil && !errors.Is(err, errUnused) {
 		in.neighbour.report.misread()
 		in.relay.advertise(slog.LevelWarn, "malformed route is not used", "neighbour", in.name, "route", nlriString(p.Nlri), "why", err)
@@ -176,6 +171,18 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 	}
 	in.neighbour.refuse(r.Key, false)
 	return u, true
+}
+
+// read is what a route says; of one that is withdrawn its key.
+func (in *intake) read(p *apiutil.Path, mended bool) (r evpn.Route, err error) {
+	if p.Withdrawal {
+		return decodeKey(p.Nlri)
+	}
+	r, err = decode(p.Nlri, p.Attrs)
+	if mended && err == nil && !in.neighbour.mayMend(r.Key, in.mended) {
+		err = errTooMany
+	}
+	return r, err
 }
 
 // mend returns the route that GoBGP took as withdrawn, if it did.

@@ -15,9 +15,9 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// relay reads GoBGP's log: it is the only place where GoBGP says why a session is not there.
-// What an operator wants to know of it goes on in this project's words, the rest for
-// debugging.
+// relay reads GoBGP's log: it is the only place where GoBGP says why a connection was not made, what
+// a notification said, and with graceful restart why a session ended. What an operator wants to know
+// of it goes on in this project's words, the rest for debugging. See docs/decisions/0025-gobgp-log.md.
 type relay struct {
 	log     *slog.Logger
 	mu      sync.Mutex
@@ -122,8 +122,9 @@ func (r *report) set(up bool) {
 	r.up, r.at = up, time.Now()
 	if up {
 		r.failure, r.limited, r.left = "", false, false
-		r.mended = nil
+		return
 	}
+	r.mended, r.mending = nil, false // of a session that is over nothing is taken any more
 }
 
 func (r *report) read() (failure string, malformed uint64, limited bool) {
@@ -209,6 +210,19 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
+// What GoBGP's log says of a neighbour and is read.
+const (
+	failedToConnect      = "failed to connect"
+	receivedNotification = "received notification"
+	sentNotification     = "sent notification"
+	prefixLimit          = "prefix limit reached"
+	treatedAsWithdraw    = "the received Update message was treated as withdraw"
+	receivedUpdate       = "received update"
+	malformedUpdate      = "Session will be reset due to malformed BGP update message"
+	malformedMessage     = "Session will be reset due to malformed BGP message"
+	malformedHeader      = "Session will be reset due to malformed BGP Header"
+)
+
 // read takes what is known of GoBGP's messages of a neighbour, and says whether it did.
 func (h handler) read(message string, attrs map[string]slog.Value) bool {
 	number := func(key string) uint8 {
@@ -223,31 +237,33 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 		return h.of.conf
 	}()
 	switch message {
-	case "failed to connect":
+	case failedToConnect:
 		h.of.fail(unreachable(conf, attrs["Error"].String()))
-	case "hold timer expired":
-		h.of.fail(fmt.Sprintf("it was silent for longer than the hold time of %s: check the network path to it, and at its process", conf.Timers.Hold))
-	case "received notification":
+	case receivedNotification:
 		h.notified(conf, number("Code"), number("Subcode"), attrs)
-	case "sent notification":
+	case sentNotification:
 		// What follows of a session that was ended is no cause.
-		if failure, _, limited := h.of.read(); failure == "" || !limited {
+		failure, _, limited := h.of.read()
+		switch {
+		case failure != "" && limited:
+		case number("Code") == bgp.BGP_ERROR_HOLD_TIMER_EXPIRED:
+			h.of.fail(silentFor(conf))
+		default:
 			h.of.fail("this edge ended the session: " + notification(conf, number("Code"), number("Subcode"), "", true))
 		}
-	case "prefix limit reached":
+	case prefixLimit:
 		h.limit(conf, attrs)
-	case "the received Update message was treated as withdraw":
+	case treatedAsWithdraw:
 		why := attrs["Error"].String()
 		if strings.Contains(why, unknownSubType) {
-			h.of.mend(true)
+			h.of.mendNext()
 			break
 		}
 		h.of.misread()
 		h.relay.advertise(slog.LevelWarn, "malformed routes are taken as withdrawn", "neighbour", conf.Name, "why", why)
-	case "received update":
-		h.mend(attrs["path_attributes"])
-	case "Session will be reset due to malformed BGP update message", "Session will be reset due to malformed BGP message",
-		"Session will be reset due to malformed BGP Header":
+	case receivedUpdate:
+		h.mend(conf, attrs["path_attributes"])
+	case malformedUpdate, malformedMessage, malformedHeader:
 		h.of.misread()
 		h.of.fail(fmt.Sprintf("a message of it cannot be read (%s): look at what it advertises", attrs["Error"].String()))
 	default:

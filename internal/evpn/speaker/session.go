@@ -186,17 +186,17 @@ func (s *Speaker) established(n *neighbour, p *apiutil.Peer, at time.Time) {
 }
 
 func (s *Speaker) lost(n *neighbour, p *apiutil.Peer) {
-	failure, _, limited := n.report.read()
+	failure, _, _ := n.report.read()
 	left := n.report.leaves()
 	if failure == "" {
-		failure = "the connection was lost: look at its process, and the way there"
+		failure = reasonOf(n.conf, p.State)
 		n.report.fail(failure)
 	}
 	if n.up {
 		s.relay.advertise(slog.LevelWarn, "BGP session is lost", "neighbour", n.conf.Name, "address", n.conf.Addr, "why", failure)
 	}
 	s.down(n, "", left)
-	if limited || p.State.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
+	if p.State.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
 		n.revive = time.Now().Add(limitPause)
 		return
 	}
