@@ -147,7 +147,7 @@ func (e *edge) watchCache() {
 		if err != nil {
 			return
 		}
-		next = was.after(flowCacheInfo(at, stats))
+		next = was.after(FlowCacheInfo(at, stats))
 		next.notBefore = at.Add(watchShare * took)
 	}
 	e.mu.Lock()

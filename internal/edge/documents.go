@@ -63,7 +63,7 @@ func (e *edge) statusDocument() (api.Status, error) {
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
 			Problems: append([]problem.Problem{}, e.allProblems()...),
 		}
-		countFlows(&s, stats.Caches)
+		CountFlows(&s, stats.Caches)
 		s.Firewall, s.NAT, s.BGP = e.firewallUse(), e.natUse(), e.bgpUse()
 		for _, a := range plan.Attachments(e.config) {
 			s.Ports.Count(portState(e.hostState, a) == stateUp)
@@ -102,7 +102,8 @@ func worstFirst(a, b problem.Problem) int {
 	return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 }
 
-func countFlows(s *api.Status, caches []datapath.Cache) {
+// CountFlows notes how full the flow caches are.
+func CountFlows(s *api.Status, caches []datapath.Cache) {
 	for _, c := range caches {
 		usage := api.Usage{Used: c.Used, Size: uint32(c.Size)}
 		if c.Name == datapath.CacheTransit {
@@ -264,23 +265,28 @@ func (e *edge) fdbDocuments(v url.Values) (api.Entries[api.FDBEntry], error) {
 		if err != nil {
 			return api.Entries[api.FDBEntry]{}, err
 		}
-		list := []api.FDBEntry{}
-		for i := range entries {
-			f := &entries[i]
-			if !choosesMAC(q, f) {
-				continue
-			}
-			list = append(list, api.FDBEntry{
-				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
-				Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
-				Frozen: f.Frozen.Seconds(), Other: f.Other,
-			})
-		}
-		slices.SortFunc(list, func(a, b api.FDBEntry) int {
-			return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
-		})
-		return limited(list, q.Limit), nil
+		return FDBEntries(entries, q), nil
 	})
+}
+
+// FDBEntries are the entries of the FDB that a query chooses, by segment and MAC address.
+func FDBEntries(entries []datapath.FDBEntry, q api.EntryQuery) api.Entries[api.FDBEntry] {
+	list := []api.FDBEntry{}
+	for i := range entries {
+		f := &entries[i]
+		if !choosesMAC(q, f) {
+			continue
+		}
+		list = append(list, api.FDBEntry{
+			Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
+			Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
+			Frozen: f.Frozen.Seconds(), Other: f.Other,
+		})
+	}
+	slices.SortFunc(list, func(a, b api.FDBEntry) int {
+		return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
+	})
+	return limited(list, q.Limit)
 }
 
 // choosesMAC reports whether the query asks for an entry of the FDB.
@@ -308,19 +314,24 @@ func (e *edge) flowDocuments(v url.Values) (api.Entries[api.FlowInfo], error) {
 		if err != nil {
 			return api.Entries[api.FlowInfo]{}, err
 		}
-		list := []api.FlowInfo{}
-		for i := range flows {
-			if choosesFlow(q, &flows[i]) {
-				list = append(list, flowInfo(flows[i]))
-			}
-		}
-		// The busiest first; what follows only makes the order the same each time.
-		slices.SortFunc(list, func(a, b api.FlowInfo) int {
-			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
-				a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
-		})
-		return limited(list, q.Limit), nil
+		return FlowEntries(flows, q), nil
 	})
+}
+
+// FlowEntries are the flows that a query chooses, the busiest first.
+func FlowEntries(flows []datapath.Flow, q api.EntryQuery) api.Entries[api.FlowInfo] {
+	list := []api.FlowInfo{}
+	for i := range flows {
+		if choosesFlow(q, &flows[i]) {
+			list = append(list, flowInfo(flows[i]))
+		}
+	}
+	// The busiest first; what follows only makes the order the same each time.
+	slices.SortFunc(list, func(a, b api.FlowInfo) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
+			a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
+	})
+	return limited(list, q.Limit)
 }
 
 // choosesFlow reports whether the query asks for a flow.

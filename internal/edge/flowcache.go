@@ -37,14 +37,15 @@ func (e *edge) flowCacheDocument() (api.FlowCacheInfo, error) {
 		if err != nil {
 			return api.FlowCacheInfo{}, err
 		}
-		info := flowCacheInfo(at, stats)
+		info := FlowCacheInfo(at, stats)
 		info.Enabled = e.config.FlowCache.Enabled
 		info.Alarm, info.Problem = e.cacheAlarm()
 		return info, nil
 	})
 }
 
-func flowCacheInfo(at time.Time, stats datapath.Stats) api.FlowCacheInfo {
+// FlowCacheInfo is the flow cache as documents have it, less what the configuration and alarms say.
+func FlowCacheInfo(at time.Time, stats datapath.Stats) api.FlowCacheInfo {
 	info := api.FlowCacheInfo{
 		ReadAt: at, LookUps: lookUps(stats),
 		Caches: make([]api.CacheInfo, 0, len(stats.Caches)), Events: make([]api.EventInfo, 0, len(cacheEvents)),

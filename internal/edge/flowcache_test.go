@@ -63,7 +63,7 @@ func TestFlowCacheDocument(t *testing.T) {
 // reading is one of a cache of tc and one of transit programs.
 func reading(at time.Duration, events map[string]uint64, tc, transit datapath.Cache) api.FlowCacheInfo {
 	tc.Name, transit.Name = datapath.CacheTC, datapath.CacheTransit
-	return flowCacheInfo(time.Unix(1000, 0).Add(at), datapath.Stats{Events: events, Caches: []datapath.Cache{tc, transit}})
+	return FlowCacheInfo(time.Unix(1000, 0).Add(at), datapath.Stats{Events: events, Caches: []datapath.Cache{tc, transit}})
 }
 
 func TestRates(t *testing.T) {

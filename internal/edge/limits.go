@@ -21,7 +21,15 @@ const modeEnforce, modeObserve = "enforce", "observe"
 // Units of limits.
 const unitEntries, unitPerSecond = "entries", "per-second"
 
-// limitInfos are the limits of one port or segment: of entries, then of rates.
+// LimitInfos are the limits of ports and segments: of entries, then of rates.
+func LimitInfos(usages []datapath.LimitUsage) (list []api.LimitInfo) {
+	for _, u := range usages {
+		list = append(list, limitInfos(u)...)
+	}
+	return list
+}
+
+// limitInfos are those of one port or segment.
 func limitInfos(u datapath.LimitUsage) (list []api.LimitInfo) {
 	mode := modeEnforce
 	if u.Observe {
@@ -47,12 +55,9 @@ func limitInfos(u datapath.LimitUsage) (list []api.LimitInfo) {
 }
 
 // allLimits are those of all ports and segments. mu is held.
-func (e *edge) allLimits() (list []api.LimitInfo, err error) {
+func (e *edge) allLimits() ([]api.LimitInfo, error) {
 	usages, err := e.dp.Limits.LimitUsages()
-	for _, u := range usages {
-		list = append(list, limitInfos(u)...)
-	}
-	return list, err
+	return LimitInfos(usages), err
 }
 
 // portLimits are those of ports, by name. mu is held.
@@ -78,22 +83,36 @@ func (e *edge) limitDocuments() ([]api.LimitInfo, error) {
 var ownerKinds = []string{string(datapath.OwnerPort), string(datapath.OwnerSegment), string(datapath.OwnerRemote)}
 
 func (e *edge) ownerDropDocuments(v url.Values) ([]api.OwnerDropInfo, error) {
+	kind, err := OwnerKindOf(v)
+	if err != nil {
+		return nil, err
+	}
+	return read(e, "drops", func() ([]api.OwnerDropInfo, error) {
+		drops, err := e.dp.Drops.OwnerDrops(kind)
+		return OwnerDropInfos(drops), err
+	})
+}
+
+// OwnerKindOf reads the kind of owners from a question for their drops.
+func OwnerKindOf(v url.Values) (datapath.OwnerKind, error) {
 	a := api.Arguments{Values: v}
 	kind := a.OneOf(api.ArgBy, ownerKinds)
 	if err := a.End(); err != nil {
-		return nil, err
+		return "", err
 	}
 	if kind == "" {
-		return nil, api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
+		return "", api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
 	}
-	return read(e, "drops", func() ([]api.OwnerDropInfo, error) {
-		drops, err := e.dp.Drops.OwnerDrops(datapath.OwnerKind(kind))
-		list := make([]api.OwnerDropInfo, 0, len(drops))
-		for _, d := range drops {
-			list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
-		}
-		return list, err
-	})
+	return datapath.OwnerKind(kind), nil
+}
+
+// OwnerDropInfos are drops as documents have them.
+func OwnerDropInfos(drops []datapath.OwnerDrop) []api.OwnerDropInfo {
+	list := make([]api.OwnerDropInfo, 0, len(drops))
+	for _, d := range drops {
+		list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
+	}
+	return list
 }
 
 // limitKey names a limit of a port or segment.
