@@ -2,9 +2,7 @@ package pinned
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -40,8 +38,8 @@ func (e *Edge) handler() http.Handler {
 	entries(mux, "neighbours", e.reader.Neighbours, edge.NeighbourEntries, api.ArgAddr, api.ArgOrigin)
 	entries(mux, "flows", e.reader.Flows, edge.FlowEntries, api.ArgAddr, api.ArgSlow)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("it does not run, and its pins do not answer this: "+
-			"start it again with selvage edge -c FILE, which takes its data path over, or remove it with selvage remove %s", e.name))
+		api.Answer(w, http.StatusServiceUnavailable, api.Refusal{Error: "it does not run, and its pins do not answer this: " +
+			"start it again with selvage edge -c FILE, which takes its data path over, or remove it with selvage remove " + e.name})
 	})
 	return mux
 }
@@ -51,10 +49,10 @@ func get[T any](mux *http.ServeMux, what string, read func(url.Values) (T, error
 	mux.HandleFunc("GET /v1/"+what, func(w http.ResponseWriter, r *http.Request) {
 		document, err := read(r.URL.Query())
 		if err != nil {
-			refuse(w, statusOf(err), err)
+			api.Answer(w, statusOf(err), api.Refusal{Error: err.Error()})
 			return
 		}
-		_ = json.NewEncoder(w).Encode(document) // a client that went away misses its own answer
+		api.Answer(w, http.StatusOK, document)
 	})
 }
 
@@ -63,17 +61,17 @@ func entries[E, T any](mux *http.ServeMux, what string, read func() ([]E, error)
 	mux.HandleFunc("GET /v1/"+what, func(w http.ResponseWriter, r *http.Request) {
 		q, err := api.EntryQueryOf(r.URL.Query(), args...)
 		if err != nil {
-			refuse(w, statusOf(err), err)
+			api.Answer(w, statusOf(err), api.Refusal{Error: err.Error()})
 			return
 		}
 		all, err := read()
 		if err != nil {
-			refuse(w, statusOf(err), err)
+			api.Answer(w, statusOf(err), api.Refusal{Error: err.Error()})
 			return
 		}
 		chosen := choose(all, q)
 		w.Header().Set(api.MatchedHeader, strconv.Itoa(chosen.Matched))
-		_ = json.NewEncoder(w).Encode(chosen.List)
+		api.Answer(w, http.StatusOK, chosen.List)
 	})
 }
 
@@ -83,11 +81,6 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
-}
-
-func refuse(w http.ResponseWriter, code int, err error) {
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(api.Refusal{Error: err.Error()})
 }
 
 // server serves connections of its own process, until close.
