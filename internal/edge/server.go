@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +22,8 @@ import (
 )
 
 const (
-	readTimeout  = 5 * time.Second
+	readTimeout = 5 * time.Second
+	// writeTimeout is how long a client may leave a piece of an answer; all of it may take longer.
 	writeTimeout = 30 * time.Second
 	idleTimeout  = time.Minute
 	// stopTimeout is how long running answers may take when the edge ends.
@@ -107,7 +107,7 @@ type server struct {
 func serve(l net.Listener, h http.Handler, log *slog.Logger) *server {
 	s := &server{
 		http: &http.Server{
-			Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
+			Handler: api.Patiently(h, writeTimeout), ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		failed: make(chan error, 1),
@@ -242,12 +242,4 @@ func isRead(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func answer(w http.ResponseWriter, code int, document any) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		code, body = http.StatusInternalServerError, []byte(`{"error":"answer is not JSON"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // a client that went away misses its own answer
-}
+func answer(w http.ResponseWriter, code int, document any) { api.Answer(w, code, document) }
