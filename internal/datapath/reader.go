@@ -91,7 +91,7 @@ func (r *Reader) open() error {
 	if err != nil {
 		return err
 	}
-	components := []any{&d.numbers.maps, &d.Traffic.maps, &d.Hosts.maps, &d.Flows.maps, &d.Limits.maps, &d.Ports.maps, &d.Changes.maps}
+	components := []any{&d.numbers.maps, &d.Traffic.maps, &d.Hosts.maps, &d.Flows.maps, &d.Limits.maps, &d.Ports.maps, &d.Routes.maps, &d.Changes.maps}
 	for _, name := range tagsOf(components...) {
 		m, err := d.openLike(spec.Maps[name])
 		if err != nil {

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -244,3 +245,60 @@ func (r *Reader) TEP() netip.Addr {
 
 // FDBSize is how many MAC addresses there is room for.
 func (r *Reader) FDBSize() uint32 { return r.d.Hosts.maps.Fdb.MaxEntries() }
+
+// PinnedRoute is a route that the tables have. Who wanted it they do not say.
+type PinnedRoute struct {
+	Router string
+	Prefix netip.Prefix
+	Kind   overlay.RouteKind
+	Hops   []fib.Hop
+}
+
+// Routes are those that the tables have, in no order.
+func (r *Reader) Routes() (list []PinnedRoute, err error) {
+	nu, ro := r.d.numbers, r.d.Routes
+	hops, groups := make([]bpfNexthop, ro.maps.Nexthops.MaxEntries()), make([]bpfNexthopGroup, ro.maps.NexthopGroups.MaxEntries())
+	if err := errors.Join(readArray(ro.maps.Nexthops, hops), readArray(ro.maps.NexthopGroups, groups)); err != nil {
+		return nil, err
+	}
+	err = iterate(ro.maps.Routes, func(k bpfRouteKey, e bpfRoute) {
+		route := PinnedRoute{Router: nu.names.routers[k.Router], Prefix: prefixOf(k)}
+		for kind, number := range routeKinds {
+			if number == e.Kind {
+				route.Kind = kind
+			}
+		}
+		if e.Kind == bpfRouteKindROUTE_GROUP && int(e.Group) < len(groups) {
+			buckets := groups[e.Group].Buckets
+			slices.Sort(buckets[:])
+			for _, id := range slices.Compact(buckets[:]) {
+				if id != 0 && int(id) < len(hops) {
+					route.Hops = append(route.Hops, nu.hopOf(hops[id]))
+				}
+			}
+		}
+		list = append(list, route)
+	})
+	return list, err
+}
+
+func prefixOf(k bpfRouteKey) netip.Prefix {
+	const v4 = 96
+	addr, bits := addrOf(k.Addr.W), int(k.Prefixlen)-32
+	if addr.Is4() {
+		bits -= v4
+	}
+	return netip.PrefixFrom(addr, bits)
+}
+
+// hopOf is a next hop by names.
+func (nu *numbers) hopOf(e bpfNexthop) fib.Hop {
+	hop := fib.Hop{Segment: nu.names.segments[e.Segment], MAC: e.Mac}
+	switch {
+	case e.Vport != 0:
+		_, hop.Remote = nu.vportName(uint32(e.Vport))
+	case e.Addr.W != [4]uint32{}:
+		hop.Addr = addrOf(e.Addr.W)
+	}
+	return hop
+}

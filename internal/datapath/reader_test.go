@@ -71,8 +71,35 @@ func TestReader(t *testing.T) {
 	if i < 0 || !slices.Contains(remotes[i].Segments, "green") || len(remotes[i].Paths) != 1 || remotes[i].Paths[0].NextMAC != macOf(nextHop) {
 		t.Errorf("remotes %+v", remotes)
 	}
+	w.wantRoutes(t, readBy(t, r.Routes))
 	if r.TEP() != w.family.tep || r.FDBSize() != testFDB {
 		t.Errorf("TEP %s, FDB of %d", r.TEP(), r.FDBSize())
+	}
+}
+
+// wantRoutes wants all routes of the tables, with their next hops.
+func (w *modelled) wantRoutes(t *testing.T, got []PinnedRoute) {
+	t.Helper()
+	count := 0
+	for _, router := range w.tables.Routers {
+		for _, want := range router.Routes {
+			i := slices.IndexFunc(got, func(r PinnedRoute) bool { return r.Router == router.Name && r.Prefix == want.Prefix.Masked() })
+			if i < 0 || got[i].Kind != want.Kind || len(got[i].Hops) != len(want.Hops) {
+				t.Errorf("router %s: no route %+v among %+v", router.Name, want, got)
+				continue
+			}
+			for _, hop := range want.Hops {
+				if !slices.ContainsFunc(got[i].Hops, func(h fib.Hop) bool {
+					return h.Segment == hop.Segment && h.Addr == hop.Addr && h.Remote == hop.Remote && h.MAC == hop.MAC
+				}) {
+					t.Errorf("route %s: no next hop %+v among %+v", want.Prefix, hop, got[i].Hops)
+				}
+			}
+			count++
+		}
+	}
+	if count == 0 || count != len(got) {
+		t.Errorf("%d routes of %d: %+v", len(got), count, got)
 	}
 }
 

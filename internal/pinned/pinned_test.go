@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // What tables say is read from real ones in test/e2e/ops TestDeadEdgeIsRead.
@@ -58,5 +61,34 @@ func TestServer(t *testing.T) {
 	}
 	if _, err := client.Drops(t.Context()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+func TestBestRoute(t *testing.T) {
+	route := func(router, prefix string) datapath.PinnedRoute {
+		return datapath.PinnedRoute{Router: router, Prefix: netip.MustParsePrefix(prefix)}
+	}
+	routes := []datapath.PinnedRoute{route("a", "0.0.0.0/0"), route("a", "10.0.0.0/8"), route("b", "0.0.0.0/0"), route("b", "::/0")}
+	var best []string
+	for _, r := range routes {
+		if isBest(routes, r, netip.MustParseAddr("10.1.2.3")) {
+			best = append(best, r.Router+" "+r.Prefix.String())
+		}
+	}
+	if strings.Join(best, ", ") != "a 10.0.0.0/8, b 0.0.0.0/0" {
+		t.Errorf("%q", best)
+	}
+}
+
+func TestHopStates(t *testing.T) {
+	host, mac, remote := netip.MustParseAddr("10.0.0.1"), overlay.MAC{2}, netip.MustParseAddr("192.0.2.2")
+	s := hopStates{map[segmentAddr]overlay.MAC{{"blue", host}: mac}, map[netip.Addr]string{remote: "resolved"}}
+	for want, hop := range map[string]fib.Hop{
+		"connected ": {Segment: "blue"}, "resolved 02:00:00:00:00:00": {Segment: "blue", Addr: host}, "unresolved ": {Segment: "green", Addr: host},
+		"resolved 02:00:00:00:00:01": {Segment: "l3", Remote: remote, MAC: overlay.MAC{2, 5: 1}},
+	} {
+		if got := s.hop(hop); got.State+" "+got.MAC != want {
+			t.Errorf("%+v: %+v, want %s", hop, got, want)
+		}
 	}
 }

@@ -23,6 +23,7 @@ func (e *Edge) handler() http.Handler {
 	get(mux, "ports", func(url.Values) ([]api.PortInfo, error) { return e.ports() })
 	get(mux, "interfaces", func(url.Values) ([]api.InterfaceInfo, error) { return e.interfaces() })
 	get(mux, "teps", func(url.Values) ([]api.TEPInfo, error) { return e.teps() })
+	get(mux, "routes", e.routes)
 	get(mux, "flow-cache", func(url.Values) (api.FlowCacheInfo, error) { return e.flowCache() })
 	get(mux, "drops", func(url.Values) ([]api.DropInfo, error) { return e.drops() })
 	get(mux, "drops/owners", func(v url.Values) ([]api.OwnerDropInfo, error) {
