@@ -18,7 +18,15 @@ const modeEnforce, modeObserve = "enforce", "observe"
 // Units of limits.
 const unitEntries, unitPerSecond = "entries", "per-second"
 
-// limitInfos are the limits of one port or segment: of entries, then of rates.
+// LimitInfos are the limits of ports and segments: of entries, then of rates.
+func LimitInfos(usages []datapath.LimitUsage) (list []api.LimitInfo) {
+	for _, u := range usages {
+		list = append(list, limitInfos(u)...)
+	}
+	return list
+}
+
+// limitInfos are those of one port or segment.
 func limitInfos(u datapath.LimitUsage) (list []api.LimitInfo) {
 	mode := modeEnforce
 	if u.Observe {
@@ -49,12 +57,9 @@ type LimitUsages interface {
 }
 
 // ReadLimits are those of all ports and segments.
-func ReadLimits(from LimitUsages) (list []api.LimitInfo, err error) {
+func ReadLimits(from LimitUsages) ([]api.LimitInfo, error) {
 	usages, err := from.LimitUsages()
-	for _, u := range usages {
-		list = append(list, limitInfos(u)...)
-	}
-	return list, err
+	return LimitInfos(usages), err
 }
 
 // Limits watches over limits that are exceeded.

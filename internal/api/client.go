@@ -21,14 +21,15 @@ import (
 	"time"
 )
 
-// clientTimeout bounds one question, so that a stuck edge does not hang its asker.
+// clientTimeout bounds how long an edge says nothing, so that a stuck one does not hang its asker. An answer may take longer.
 const clientTimeout = 60 * time.Second
 
 // Client asks one running edge over its socket. Its methods may be called at
 // the same time. Their errors say when the edge does not run.
 type Client struct {
-	name string
-	http *http.Client
+	name    string
+	http    *http.Client
+	silence time.Duration // how long the edge may say nothing
 }
 
 // Dial returns a client of the edge called name. It does not connect yet. An
@@ -43,8 +44,7 @@ func Dial(runtimeDir, name string) *Client {
 
 // DialBy is Dial by connections that connect makes.
 func DialBy(name string, connect func(context.Context) (net.Conn, error)) *Client {
-	return &Client{name: name, http: &http.Client{
-		Timeout: clientTimeout,
+	return &Client{name: name, silence: clientTimeout, http: &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true, // nothing to close
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
@@ -57,9 +57,7 @@ const applyTimeout = 5 * time.Minute
 
 // patient is the same client for what takes longer than questions.
 func (c *Client) patient() *Client {
-	longer := *c.http
-	longer.Timeout = applyTimeout
-	return &Client{name: c.name, http: &longer}
+	return &Client{name: c.name, http: c.http, silence: applyTimeout}
 }
 
 // Running names the edges that answer in runtimeDir, sorted. A missing
@@ -259,7 +257,7 @@ func post[T any](ctx context.Context, c *Client, what string, question io.Reader
 // decode reads a document and closes body.
 func decode[T any](c *Client, what string, body io.ReadCloser) (document T, err error) {
 	defer body.Close()
-	if err := json.NewDecoder(body).Decode(&document); err != nil {
+	if err := ReadJSON(body, &document); err != nil {
 		return document, fmt.Errorf("edge %s: answer for %s: %w", c.name, what, err)
 	}
 	return document, nil
@@ -284,14 +282,19 @@ func (e *QueryError) Error() string { return e.text }
 // do returns a good answer, the body of which the caller closes.
 func (c *Client) do(ctx context.Context, method, path string, question io.Reader) (*http.Response, error) {
 	// The host of the URL is not used: DialContext knows the socket.
-	req, err := http.NewRequestWithContext(ctx, method, "http://edge"+path, question)
+	listening := listen(ctx, c.silence)
+	req, err := http.NewRequestWithContext(listening.ctx, method, "http://edge"+path, question)
 	if err != nil {
+		listening.end()
 		return nil, fmt.Errorf("edge %s: %w", c.name, err)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.explain(err)
+		err = c.explain(listening.why(err))
+		listening.end()
+		return nil, err
 	}
+	resp.Body = listening.to(resp.Body)
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}

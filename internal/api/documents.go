@@ -10,12 +10,16 @@ import (
 
 // Status is the edge at a glance.
 type Status struct {
-	Name      string        `json:"name"`
-	Version   string        `json:"version"`
-	PID       int           `json:"pid"`
-	NetNS     uint64        `json:"netns"` // inode of its network namespace
-	Started   time.Time     `json:"started"`
-	Config    string        `json:"config"`
+	Name    string    `json:"name"`
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	NetNS   uint64    `json:"netns"` // inode of its network namespace
+	Started time.Time `json:"started"`
+	Config  string    `json:"config"`
+	// Pins is the directory of pins that all this was read from, as the edge does not run: of a process there is nothing
+	// to say. "": the edge itself says it.
+	Pins string `json:"pins,omitempty"`
+
 	Adopted   bool          `json:"adopted"` // took over a running data path
 	TEP       netip.Addr    `json:"tep"`
 	Segments  []SegmentInfo `json:"segments"`
@@ -334,3 +338,6 @@ func (t *Tally) Count(up bool) {
 
 // DefaultRuntimeDir holds the socket, the lock and the record of host changes of every edge.
 const DefaultRuntimeDir = "/run/selvage"
+
+// DefaultStateDir holds what outlasts a reboot: the revisions of the configuration, and drains.
+const DefaultStateDir = "/var/lib/selvage"

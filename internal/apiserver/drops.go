@@ -26,22 +26,36 @@ func (d documents) drops() ([]api.DropInfo, error) {
 var ownerKinds = []string{string(datapath.OwnerPort), string(datapath.OwnerSegment), string(datapath.OwnerRemote)}
 
 func (d documents) ownerDrops(v url.Values) ([]api.OwnerDropInfo, error) {
+	kind, err := OwnerKindOf(v)
+	if err != nil {
+		return nil, err
+	}
+	return read(d.o.Edge, "drops", func(e *State) ([]api.OwnerDropInfo, error) {
+		drops, err := e.DataPath.Drops.OwnerDrops(kind)
+		return OwnerDropInfos(drops), err
+	})
+}
+
+// OwnerKindOf reads the kind of owners from a question for their drops.
+func OwnerKindOf(v url.Values) (datapath.OwnerKind, error) {
 	a := api.Arguments{Values: v}
 	kind := a.OneOf(api.ArgBy, ownerKinds)
 	if err := a.End(); err != nil {
-		return nil, err
+		return "", err
 	}
 	if kind == "" {
-		return nil, api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
+		return "", api.BadRequest{Err: fmt.Errorf("%s is required: one of %v", api.ArgBy, ownerKinds)}
 	}
-	return read(d.o.Edge, "drops", func(e *State) ([]api.OwnerDropInfo, error) {
-		drops, err := e.DataPath.Drops.OwnerDrops(datapath.OwnerKind(kind))
-		list := make([]api.OwnerDropInfo, 0, len(drops))
-		for _, d := range drops {
-			list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
-		}
-		return list, err
-	})
+	return datapath.OwnerKind(kind), nil
+}
+
+// OwnerDropInfos are drops as documents have them.
+func OwnerDropInfos(drops []datapath.OwnerDrop) []api.OwnerDropInfo {
+	list := make([]api.OwnerDropInfo, 0, len(drops))
+	for _, d := range drops {
+		list = append(list, api.OwnerDropInfo{Kind: string(d.Kind), Owner: d.Owner, DropInfo: api.DropInfo(d.Drop)})
+	}
+	return list
 }
 
 func dropMetrics(p *page, drops []datapath.Drop) {

@@ -22,23 +22,28 @@ func (d documents) fdb(v url.Values) (api.Entries[api.FDBEntry], error) {
 		if err != nil {
 			return api.Entries[api.FDBEntry]{}, err
 		}
-		list := []api.FDBEntry{}
-		for i := range entries {
-			f := &entries[i]
-			if !choosesMAC(q, f) {
-				continue
-			}
-			list = append(list, api.FDBEntry{
-				Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
-				Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
-				Frozen: f.Frozen.Seconds(), Other: f.Other,
-			})
-		}
-		slices.SortFunc(list, func(a, b api.FDBEntry) int {
-			return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
-		})
-		return limited(list, q.Limit), nil
+		return FDBEntries(entries, q), nil
 	})
+}
+
+// FDBEntries are the entries of the FDB that a query chooses, by segment and MAC address.
+func FDBEntries(entries []datapath.FDBEntry, q api.EntryQuery) api.Entries[api.FDBEntry] {
+	list := []api.FDBEntry{}
+	for i := range entries {
+		f := &entries[i]
+		if !choosesMAC(q, f) {
+			continue
+		}
+		list = append(list, api.FDBEntry{
+			Segment: f.Segment, MAC: f.MAC, Port: f.Port, Remote: f.Remote,
+			Static: f.Static, Origin: string(f.Origin), Sticky: f.Sticky, Age: seconds(f.AgeNS), Moves: f.Moves,
+			Frozen: f.Frozen.Seconds(), Other: f.Other,
+		})
+	}
+	slices.SortFunc(list, func(a, b api.FDBEntry) int {
+		return cmp.Or(cmp.Compare(a.Segment, b.Segment), slices.Compare(a.MAC[:], b.MAC[:]))
+	})
+	return limited(list, q.Limit)
 }
 
 // choosesMAC reports whether the query asks for an entry of the FDB.

@@ -26,19 +26,24 @@ func (d documents) flows(v url.Values) (api.Entries[api.FlowInfo], error) {
 		if err != nil {
 			return api.Entries[api.FlowInfo]{}, err
 		}
-		list := []api.FlowInfo{}
-		for i := range flows {
-			if choosesFlow(q, &flows[i]) {
-				list = append(list, flowInfo(flows[i]))
-			}
-		}
-		// The busiest first; what follows only makes the order the same each time.
-		slices.SortFunc(list, func(a, b api.FlowInfo) int {
-			return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
-				a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
-		})
-		return limited(list, q.Limit), nil
+		return FlowEntries(flows, q), nil
 	})
+}
+
+// FlowEntries are the flows that a query chooses, the busiest first.
+func FlowEntries(flows []datapath.Flow, q api.EntryQuery) api.Entries[api.FlowInfo] {
+	list := []api.FlowInfo{}
+	for i := range flows {
+		if choosesFlow(q, &flows[i]) {
+			list = append(list, flowInfo(flows[i]))
+		}
+	}
+	// The busiest first; what follows only makes the order the same each time.
+	slices.SortFunc(list, func(a, b api.FlowInfo) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
+			a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
+	})
+	return limited(list, q.Limit)
 }
 
 // choosesFlow reports whether the query asks for a flow.

@@ -28,21 +28,26 @@ func (d documents) neighbours(v url.Values) (api.Entries[api.NeighbourInfo], err
 		if err != nil {
 			return api.Entries[api.NeighbourInfo]{}, err
 		}
-		list := []api.NeighbourInfo{}
-		for i := range neighbours {
-			n := &neighbours[i]
-			if !choosesNeighbour(q, n) {
-				continue
-			}
-			list = append(list, api.NeighbourInfo{
-				Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Origin: string(n.Origin), Age: seconds(n.AgeNS),
-			})
-		}
-		slices.SortFunc(list, func(a, b api.NeighbourInfo) int {
-			return cmp.Or(cmp.Compare(a.Segment, b.Segment), a.Address.Compare(b.Address))
-		})
-		return limited(list, q.Limit), nil
+		return NeighbourEntries(neighbours, q), nil
 	})
+}
+
+// NeighbourEntries are the hosts that a query chooses, by segment and address.
+func NeighbourEntries(neighbours []datapath.Neighbour, q api.EntryQuery) api.Entries[api.NeighbourInfo] {
+	list := []api.NeighbourInfo{}
+	for i := range neighbours {
+		n := &neighbours[i]
+		if !choosesNeighbour(q, n) {
+			continue
+		}
+		list = append(list, api.NeighbourInfo{
+			Segment: n.Segment, Address: n.Addr, MAC: n.MAC, Port: n.Port, Remote: n.Remote, Static: n.Static, Origin: string(n.Origin), Age: seconds(n.AgeNS),
+		})
+	}
+	slices.SortFunc(list, func(a, b api.NeighbourInfo) int {
+		return cmp.Or(cmp.Compare(a.Segment, b.Segment), a.Address.Compare(b.Address))
+	})
+	return limited(list, q.Limit)
 }
 
 // choosesNeighbour reports whether the query asks for a host.

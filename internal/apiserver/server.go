@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -142,12 +141,4 @@ func isRead(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func answer(w http.ResponseWriter, code int, document any) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		code, body = http.StatusInternalServerError, []byte(`{"error":"answer is not JSON"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // a client that went away misses its own answer
-}
+func answer(w http.ResponseWriter, code int, document any) { api.Answer(w, code, document) }

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	readTimeout  = 5 * time.Second
+	readTimeout = 5 * time.Second
+	// writeTimeout is how long a client may leave a piece of an answer; all of it may take longer.
 	writeTimeout = 30 * time.Second
 	idleTimeout  = time.Minute
 	// stopTimeout is how long running answers may take when the edge ends.
@@ -110,7 +111,7 @@ type Server struct {
 func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 	s := &Server{
 		http: &http.Server{
-			Handler: readers(h), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
+			Handler: api.Patiently(readers(h), writeTimeout), ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		failed: make(chan error, 1),

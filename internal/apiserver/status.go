@@ -44,7 +44,7 @@ func (d documents) status() (api.Status, error) {
 			Hits: stats.Hits, Misses: stats.Misses, Dropped: stats.Dropped,
 			Problems: append([]problem.Problem{}, e.Problems()...),
 		}
-		countFlows(&s, stats.Caches)
+		CountFlows(&s, stats.Caches)
 		s.Firewall, s.NAT, s.BGP = firewallUse(e), natUse(e), bgpUse(e)
 		for _, a := range plan.Attachments(e.Config) {
 			s.Ports.Count(portState(e.Host, a) == stateUp)
@@ -83,7 +83,8 @@ func worstFirst(a, b problem.Problem) int {
 	return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 }
 
-func countFlows(s *api.Status, caches []datapath.Cache) {
+// CountFlows notes how full the flow caches are.
+func CountFlows(s *api.Status, caches []datapath.Cache) {
 	for _, c := range caches {
 		usage := api.Usage{Used: c.Used, Size: uint32(c.Size)}
 		if c.Name == datapath.CacheTransit {

@@ -16,14 +16,16 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/pinned"
 	"github.com/selvage/selvage/internal/problem"
 )
 
 // target says which edge to ask.
 type target struct {
 	runtimeDir
-	Edge    string `placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
-	PinRoot string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
+	Edge     string `placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
+	PinRoot  string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
+	StateDir string `hidden:"" default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of the revisions of edges, which name what a data path has pinned."`
 }
 
 // query says which edge to ask and how to print its answer.
@@ -32,13 +34,44 @@ type query struct {
 	Output string `short:"o" enum:"table,wide,json" default:"table" placeholder:"FORMAT" help:"Print a table, a table with all columns, or JSON: ${enum}."`
 
 	rates *observe.Rates // of a query that is watched
+	noted bool           // what the answer is worth was said before
 }
 
 type statusCmd struct{ watchedQuery }
 
-// Run prints the edge at a glance.
+// Run prints the edge at a glance, or all there are.
 func (c *statusCmd) Run(ctx context.Context, s *streams) error {
-	return c.repeat(ctx, s, func(s *streams) error { return c.print(ctx, s) })
+	return c.repeat(ctx, s, func(s *streams) error { return c.printAll(ctx, s) })
+}
+
+// printAll prints one after the other where several are meant. An error of one keeps no other from it.
+func (c *statusCmd) printAll(ctx context.Context, s *streams) error {
+	names := []string{c.Edge}
+	if c.Edge == "" {
+		known, err := c.known()
+		if err != nil {
+			return err
+		}
+		if len(known) > 1 {
+			names = known
+		}
+	}
+	var errs []error
+	for i, name := range names {
+		if i > 0 && c.Output != "json" {
+			fmt.Fprintln(s.out)
+		}
+		one := *c
+		one.Edge, one.rates = name, c.rates.Of(name)
+		errs = append(errs, one.print(ctx, s))
+	}
+	return joined(errs)
+}
+
+// joined is all errors, and errBroken when there is no other.
+func joined(errs []error) error {
+	told := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errBroken) })
+	return cmp.Or(errors.Join(told...), errors.Join(errs...))
 }
 
 func (c *statusCmd) print(ctx context.Context, s *streams) error {
@@ -59,8 +92,8 @@ func (c *statusCmd) print(ctx context.Context, s *streams) error {
 
 // Help says what kong's flags do not.
 func (*statusCmd) Help() string {
-	return "The first line is the verdict: OK; DEGRADED, when there are warnings; or BROKEN, when packets are lost or the configuration is not in force. " +
-		"The exit status is 1 when the edge is broken, else 0."
+	return "The first line is the verdict: OK; DEGRADED, when there are warnings; or BROKEN, when packets are lost, the configuration is not in force, or the edge does not run. " +
+		"The exit status is 1 when the edge is broken, else 0. Of several edges all are shown, unless --edge names one."
 }
 
 type portsCmd struct{ watchedQuery }
@@ -75,7 +108,9 @@ func (c *portsCmd) print(ctx context.Context, s *streams) error {
 		return err
 	}
 	fmt.Fprintln(s.out)
-	return show(ctx, c.query, s.out, (*api.Client).Interfaces, observe.Interfaces)
+	rest := c.query
+	rest.noted = true
+	return show(ctx, rest, s.out, (*api.Client).Interfaces, observe.Interfaces)
 }
 
 type interfacesCmd struct{ query }
@@ -267,28 +302,61 @@ func filtered[T any](question ask[[]T], only func(T) bool) ask[[]T] {
 	}
 }
 
-// show asks the edge that q chooses and prints the answer.
-func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(observe.Writer, T) error) error {
-	client, err := q.dial()
+// show asks the edge that q chooses and prints the answer. Of one that does not run, its pins answer, and what is printed
+// says so.
+func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(observe.Writer, T) error) (err error) {
+	source, err := q.open()
 	if err != nil {
 		return err
 	}
-	document, err := question(client, ctx)
+	defer func() { err = errors.Join(err, source.close()) }()
+	document, err := question(source.client, ctx)
 	if err != nil {
 		return err
 	}
-	if q.Output == "json" {
+	switch {
+	case q.Output == "json" && len(source.notes) > 0:
+		return observe.PinnedJSON(w, document)
+	case q.Output == "json":
 		return observe.JSON(w, document)
+	}
+	for _, note := range source.notes {
+		if !q.noted {
+			fmt.Fprintln(w, note)
+		}
 	}
 	return table(observe.Writer{Writer: w, Wide: q.Output == "wide", Rates: q.rates}, document)
 }
 
+// source is who answers: an edge, or its pins, of which there are notes.
+type source struct {
+	client *api.Client
+	notes  []string
+	close  func() error
+}
+
+// open is the edge that was named or is the only one. One that does not run is meant by its name, or where no other runs.
+func (t target) open() (source, error) {
+	client, err := t.dial()
+	var abandoned edge.Abandoned
+	if !errors.As(err, &abandoned) {
+		return source{client: client, close: func() error { return nil }}, err
+	}
+	names, listed := t.abandoned()
+	if listed != nil || len(names) != 1 {
+		return source{}, err
+	}
+	e, why := pinned.Open(pinned.Options{Name: abandoned.Name, PinRoot: t.PinRoot, StateDir: t.StateDir})
+	if why != nil {
+		return source{}, errors.Join(err, why)
+	}
+	return source{e.Client(), e.Notes(), e.Close}, nil
+}
+
 // dial returns a client of the edge that was named or is the only one.
 func (t target) dial() (*api.Client, error) {
-	names, err := api.Running(t.RuntimeDir)
+	names, err := t.running()
 	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("edges in %s answer root only; try sudo", t.RuntimeDir)
 	case err != nil:
 		return nil, err
 	case t.Edge != "" && slices.Contains(names, t.Edge):
@@ -297,31 +365,54 @@ func (t target) dial() (*api.Client, error) {
 		return api.Dial(t.RuntimeDir, names[0]), nil
 	}
 	if len(names) == 0 || t.Edge != "" {
-		if err := t.abandoned(); err != nil {
-			return nil, err
+		list, err := t.abandoned()
+		if err != nil || len(list) > 0 {
+			return nil, errors.Join(append(list, err)...)
 		}
 	}
 	switch {
 	case len(names) == 0:
-		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE", t.RuntimeDir)
+		hint := ""
+		if pinned.AreHidden(t.PinRoot) {
+			hint = "; with sudo this also shows data paths whose edges do not run"
+		}
+		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE%s", t.RuntimeDir, hint)
 	case t.Edge != "":
 		return nil, usageError{fmt.Errorf("edge %q does not run; running: %s", t.Edge, strings.Join(names, ", "))}
 	}
 	return nil, usageError{fmt.Errorf("several edges run; choose one with --edge: %s", strings.Join(names, ", "))}
 }
 
-// abandoned is an error when the edge that was asked for, or any where none runs, does not
-// run but its data path goes on.
-func (t target) abandoned() error {
-	list, err := edge.AbandonedIn(t.PinRoot, t.RuntimeDir)
-	if err != nil {
-		return err
+// running are the edges that answer.
+func (t target) running() ([]string, error) {
+	names, err := api.Running(t.RuntimeDir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("edges in %s answer root only; try sudo", t.RuntimeDir)
 	}
-	var errs []error
+	return names, err
+}
+
+// known are the edges that run, and those whose data paths go on, by name.
+func (t target) known() ([]string, error) {
+	names, err := t.running()
+	if err != nil {
+		return nil, err
+	}
+	list, err := edge.AbandonedIn(t.PinRoot, t.RuntimeDir)
+	for _, a := range list {
+		names = append(names, a.Name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// abandoned are errors of the edge that was asked for, or of all, that do not run though their data paths go on.
+func (t target) abandoned() (errs []error, err error) {
+	list, err := edge.AbandonedIn(t.PinRoot, t.RuntimeDir)
 	for _, a := range list {
 		if t.Edge == "" || t.Edge == a.Name {
 			errs = append(errs, a)
 		}
 	}
-	return errors.Join(errs...)
+	return errs, err
 }

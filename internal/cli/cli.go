@@ -20,7 +20,6 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/measure"
@@ -109,7 +108,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
-		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": edge.DefaultStateDir, "version": versionLine()},
+		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(s, &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),

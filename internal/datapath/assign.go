@@ -134,14 +134,8 @@ func (as *assigner) assignTEP(tep fib.TEP, slots *vportSlots) error {
 // assignSegment knows a segment again by its VNI, and one without tunnels by its
 // gateway's MAC address, and among those that share it by its name.
 func (as *assigner) assignSegment(s overlay.Segment, previous map[string]uint32) error {
-	var mac overlay.MAC
-	if s.Gateway != nil {
-		mac = s.Gateway.MAC
-	}
-	same := func(id uint32, e bpfSegment) bool {
-		_, given := as.numbers.names.segments[id] // uplinks may have the same MAC address
-		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
-	}
+	mac := gatewayMACOf(s)
+	same := as.numbers.isSegment(s)
 	id, ok := previous[s.Name]
 	if !ok || !same(id, as.numbers.segments[id]) {
 		id, ok = findSlot(as.numbers.segments, same)
@@ -160,6 +154,23 @@ func (as *assigner) assignSegment(s overlay.Segment, previous map[string]uint32)
 	as.numbers.segments[id].GatewayMac = mac
 	as.numbers.names.segments[id], as.numbers.names.segIDs[s.Name] = s.Name, id
 	return nil
+}
+
+// isSegment tells the entry of a segment that has no name yet.
+func (nu *numbers) isSegment(s overlay.Segment) func(uint32, bpfSegment) bool {
+	mac := gatewayMACOf(s)
+	return func(id uint32, e bpfSegment) bool {
+		_, given := nu.names.segments[id] // uplinks may have the same MAC address
+		return !given && e.Used == 1 && e.Vni == uint32(s.VNI) && e.UdpPort == wire16(s.Tunnel.UDPPort) && (s.VNI != 0 || e.GatewayMac == mac)
+	}
+}
+
+// gatewayMACOf is zero for a segment without a gateway.
+func gatewayMACOf(s overlay.Segment) (mac overlay.MAC) {
+	if s.Gateway != nil {
+		mac = s.Gateway.MAC
+	}
+	return mac
 }
 
 // vportSlots finds entries of ports and paths, and free ones.

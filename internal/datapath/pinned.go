@@ -6,6 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
 )
@@ -51,4 +55,29 @@ func takesPackets(dir, name string) bool {
 		return pin.ifindex != 0
 	}
 	return h.role == rolePort || h.role == roleUnderlay
+}
+
+// DriverOf is the process that drives what is pinned as name, if one does. It asks the kernel who has the lock, and does
+// not try it: a start at that moment would find it taken.
+func DriverOf(pinRoot, name string) (pid int, driven bool) {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(pinRoot, name), &st); err != nil {
+		return 0, false
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return 0, false
+	}
+	return lockedBy(string(locks), fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino))
+}
+
+// lockedBy is who has the lock of a file, as in proc_locks(5).
+func lockedBy(locks, file string) (pid int, locked bool) {
+	for line := range strings.Lines(locks) {
+		if f := strings.Fields(line); len(f) == 8 && f[1] == "FLOCK" && f[5] == file {
+			pid, err := strconv.Atoi(f[4])
+			return pid, err == nil
+		}
+	}
+	return 0, false
 }

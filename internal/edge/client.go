@@ -18,8 +18,8 @@ type Abandoned struct {
 	Pins     string // the directory that keeps them
 }
 
-// AbandonedIn lists the data paths below pinRoot whose edges do not answer in runtimeDir, by
-// name. Empty directories are the defaults.
+// AbandonedIn lists the data paths below pinRoot whose edges do not answer in runtimeDir and that no other process drives,
+// by name. Empty directories are the defaults.
 func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
 	if pinRoot == "" {
 		pinRoot = datapath.DefaultPinRoot
@@ -34,7 +34,7 @@ func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
 	}
 	var list []Abandoned
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		if !slices.Contains(running, name) {
+		if _, driven := datapath.DriverOf(pinRoot, name); !driven && !slices.Contains(running, name) {
 			list = append(list, Abandoned{Name: name, Programs: programs[name], Pins: filepath.Join(pinRoot, name)})
 		}
 	}

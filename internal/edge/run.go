@@ -35,9 +35,6 @@ import (
 	"github.com/selvage/selvage/internal/replica"
 )
 
-// DefaultStateDir holds what outlasts a reboot: the revisions of the configuration, and drains.
-const DefaultStateDir = "/var/lib/selvage"
-
 // defaultResync is how often everything is compared again without an event.
 const defaultResync = 10 * time.Second
 
@@ -46,7 +43,7 @@ type RunOptions struct {
 	ConfigPath string
 	RuntimeDir string       // "" is DefaultRuntimeDir
 	APIGroup   string       // whose members may read the API; "": nobody but root
-	StateDir   string       // of what outlasts a reboot; "" is DefaultStateDir
+	StateDir   string       // of what outlasts a reboot; "" is api.DefaultStateDir
 	PinRoot    string       // a bpffs directory; "" is the data path's default
 	Logger     *slog.Logger // nil is slog.Default()
 	Version    string       // what Status reports; "" is the version of this build
@@ -84,7 +81,7 @@ type RunOptions struct {
 }
 
 func (o RunOptions) withDefaults() RunOptions {
-	o.RuntimeDir, o.StateDir = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), cmp.Or(o.StateDir, DefaultStateDir)
+	o.RuntimeDir, o.StateDir = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), cmp.Or(o.StateDir, api.DefaultStateDir)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

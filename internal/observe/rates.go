@@ -11,6 +11,17 @@ type Rates struct {
 	at          time.Time
 	elapsed     time.Duration
 	before, now map[string]uint64
+	of          string // whose counters are written, before their keys
+}
+
+// Of are the same rates for the counters of one of several edges. Nil stays nil.
+func (r *Rates) Of(name string) *Rates {
+	if r == nil {
+		return nil
+	}
+	one := *r
+	one.of = name + "\x00"
+	return &one
 }
 
 // Next begins to write counters that were read at a time.
@@ -24,6 +35,7 @@ func (r *Rates) Next(at time.Time) {
 // rate is how fast the counter called key has grown since it was written before, "" where that
 // is not known: it is new, or began anew.
 func (r *Rates) rate(key string, n uint64) string {
+	key = r.of + key
 	r.now[key] = n
 	was, ok := r.before[key]
 	if !ok || n < was || r.elapsed <= 0 {

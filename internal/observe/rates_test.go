@@ -73,3 +73,18 @@ func TestRatesOfStatus(t *testing.T) {
 		t.Errorf("no rates in\n%s", got.String())
 	}
 }
+
+// Two edges on one page do not mix their counters.
+func TestRatesOfSeveral(t *testing.T) {
+	r, at := &Rates{}, time.Unix(0, 0)
+	for i := range uint64(2) {
+		r.Next(at.Add(time.Duration(i) * time.Second))
+		a, b := r.Of("a").rate("packets", 10*i), r.Of("b").rate("packets", 5*i)
+		if i == 1 && (a != "10" || b != "5.0") {
+			t.Errorf("%s/s and %s/s, want 10 and 5.0", a, b)
+		}
+	}
+	if (*Rates)(nil).Of("a") != nil {
+		t.Error("rates that nobody wants")
+	}
+}

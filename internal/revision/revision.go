@@ -176,6 +176,22 @@ func LastGood(stateDir, path string) (Revision, error) {
 	return in.Get(best.ID)
 }
 
+// Newest is the newest revision of an edge that can be read, with its source: what it has in force, or had when its
+// process ended. It makes nothing. There is none when it is fs.ErrNotExist.
+func Newest(stateDir, name string) (Revision, error) {
+	s := &Store{filepath.Join(stateDir, name)}
+	ids, err := s.ids()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Revision{}, err
+	}
+	for _, id := range slices.Backward(ids) {
+		if r, err := s.Get(id); err == nil {
+			return r, nil
+		}
+	}
+	return Revision{}, MissingError("there is no revision in " + s.dir)
+}
+
 // MissingError says which revision is not there. It is fs.ErrNotExist.
 type MissingError string
 

@@ -122,3 +122,24 @@ func TestLastGood(t *testing.T) {
 		t.Errorf("got %q when it is gone", got)
 	}
 }
+
+func TestNewest(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Newest(dir, "a"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no revision in "+filepath.Join(dir, "a")) {
+		t.Errorf("without a directory: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
+	}
+	a, now := open(t, dir, "a"), time.Now()
+	add(t, a, "/etc/a.yaml", "old", false, now)
+	add(t, a, "/etc/a.yaml", "unconfirmed", true, now)
+	bad := add(t, a, "/etc/a.yaml", "bad", false, now)
+	if err := os.WriteFile(filepath.Join(dir, "a", fmt.Sprint(bad, ".source.gz")), []byte("no zip"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Newest(dir, "a")
+	if err != nil || string(r.Source.Files[0].Text) != "unconfirmed" || r.Path != "/etc/a.yaml" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -115,7 +115,7 @@ func TestFailoverDuringReload(t *testing.T) {
 		s.segments[0] = &segment{gateway: true, remotes: map[int]bool{0: true}, static: map[int]int{}}
 		s.ports[0] = &port{segment: 0}
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, uint64(after), s)
+			w := newWorld(t, bootModel, uint64(after), s)
 			defer func() {
 				if v, ok := recover().(violation); ok {
 					t.Error(v.text)
