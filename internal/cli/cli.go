@@ -67,9 +67,9 @@ type commands struct {
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Trace what the data path would do with a packet. Nothing is sent."`
 	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send test packets through the tunnels to each remote, and report which came back."`
 
-	Lab     experiments.Commands `cmd:"" help:"Measure the performance of overlays in a lab."`
-	Doctor  doctorCmd            `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
-	Version versionCmd           `cmd:"" help:"Print the version of this program."`
+	Lab     labCmd     `cmd:"" help:"Measure the performance of overlays in a lab."`
+	Doctor  doctorCmd  `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
+	Version versionCmd `cmd:"" help:"Print the version of this program."`
 
 	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
 }
@@ -104,6 +104,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
+	console := &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}
 	parser, err := kong.New(&commands{},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
@@ -111,7 +112,8 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": edge.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s, &experiments.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
+		kong.PostBuild(restoreAtPlaces),
+		kong.Bind(s, console, placesConsole(s, console)),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
