@@ -67,9 +67,9 @@ type commands struct {
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Trace what the data path would do with a packet. Nothing is sent."`
 	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send test packets through the tunnels to each remote, and report which came back."`
 
-	Lab     experiments.Commands `cmd:"" help:"Measure the performance of overlays in a lab."`
-	Doctor  doctorCmd            `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
-	Version versionCmd           `cmd:"" help:"Print the version of this program."`
+	Lab     labCmd     `cmd:"" help:"Measure the performance of overlays in a lab."`
+	Doctor  doctorCmd  `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
+	Version versionCmd `cmd:"" help:"Print the version of this program."`
 
 	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
 }
@@ -104,14 +104,15 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
-	parser, err := kong.New(&commands{Lab: experiments.NewCommands()},
+	console := &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version()}
+	parser, err := kong.New(&commands{Lab: labCmd{Commands: experiments.NewCommands()}},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
 		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s, &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version()}),
+		kong.Bind(s, console, placesConsole(s, console)),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

@@ -15,11 +15,10 @@ import (
 type Commands struct {
 	kong.Plugins // of the experiments
 
-	Size    Size    `cmd:"" help:"Turn a demand into cores, ports, PCIe slots and edges."`
-	Gen     Gen     `cmd:"" help:"Send frames at a rate and count what arrived: the generator alone."`
-	Shell   Shell   `cmd:"" help:"Build two hosts with an edge each, open a shell, and remove all when it exits."`
-	Report  Report  `cmd:"" help:"Write the report of a result again."`
-	Restore Restore `cmd:"" help:"Remove what killed labs left behind."`
+	Size   Size   `cmd:"" help:"Turn a demand into cores, ports, PCIe slots and edges."`
+	Gen    Gen    `cmd:"" help:"Send frames at a rate and count what arrived: the generator alone."`
+	Shell  Shell  `cmd:"" help:"Build two hosts with an edge each, open a shell, and remove all when it exits."`
+	Report Report `cmd:"" help:"Write the report of a result again."`
 }
 
 // NewCommands are all subcommands.

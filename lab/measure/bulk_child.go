@@ -23,6 +23,7 @@ type bulkFlags struct {
 	Streams  int           `default:"1" help:"connections"`
 	Duration time.Duration `default:"1s" help:"time of sending"`
 	Interval time.Duration `default:"100ms" help:"of the series"`
+	Reverse  bool          `help:"the sink connects, and the source is the server"`
 }
 
 // BulkSink takes what comes on a number of connections, for the duration from
@@ -32,7 +33,8 @@ type BulkSink struct{ bulkFlags }
 // BulkSource writes to a number of connections for the duration.
 type BulkSource struct {
 	bulkFlags
-	MSS int `default:"0" help:"segment size to ask for in bytes, 0 for TCP's own"`
+	MSS  int   `default:"0" help:"segment size to ask for in bytes, 0 for TCP's own"`
+	Rate int64 `default:"0" help:"most bits of payload a second, of all connections; 0 for as many as there can be"`
 }
 
 // bulkReport is what either process prints.
@@ -76,11 +78,14 @@ func (t *tally) report(sockets []Socket) error {
 // Run receives one transfer and prints a report to standard output.
 func (s *BulkSink) Run() error {
 	debug.SetGCPercent(-1)
-	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(s.Addr, uint16(s.Port))))
-	if err != nil {
-		return err
+	next, end := func(time.Time) (*net.TCPConn, error) { return s.dial(0) }, func() {}
+	if !s.Reverse {
+		var err error
+		if next, end, err = s.accept(); err != nil {
+			return err
+		}
 	}
-	defer listener.Close()
+	defer end()
 	var wait sync.WaitGroup
 	var t *tally
 	for i := range s.Streams {
@@ -88,10 +93,7 @@ func (s *BulkSink) Run() error {
 		if i > 0 {
 			deadline = t.began.Add(s.Duration)
 		}
-		if err := listener.SetDeadline(deadline); err != nil {
-			return err
-		}
-		conn, err := listener.AcceptTCP()
+		conn, err := next(deadline)
 		if err != nil {
 			return fmt.Errorf("connection %d of %d: %w", i+1, s.Streams, err)
 		}
@@ -105,6 +107,20 @@ func (s *BulkSink) Run() error {
 	}
 	wait.Wait()
 	return t.report(nil)
+}
+
+// accept listens, and returns what accepts the next connection.
+func (f bulkFlags) accept() (next func(deadline time.Time) (*net.TCPConn, error), end func(), err error) {
+	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.Addr, uint16(f.Port))))
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(deadline time.Time) (*net.TCPConn, error) {
+		if err := listener.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+		return listener.AcceptTCP()
+	}, func() { listener.Close() }, nil
 }
 
 // drain reads until the end, which may be a reset or the deadline.
@@ -123,14 +139,14 @@ func drain(conn net.Conn, t *tally) {
 // Run sends one transfer and prints a report to standard output.
 func (s *BulkSource) Run() error {
 	debug.SetGCPercent(-1)
-	conns := make([]*net.TCPConn, s.Streams)
-	for i := range conns {
-		conn, err := s.dial()
-		if err != nil {
-			return fmt.Errorf("connection %d of %d: %w", i+1, s.Streams, err)
+	conns, err := s.connect()
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
 		}
-		defer conn.Close()
-		conns[i] = conn
+	}()
+	if err != nil {
+		return err
 	}
 	t := s.tally()
 	var wait sync.WaitGroup
@@ -157,17 +173,58 @@ func (s *BulkSource) Run() error {
 	return t.report(sockets)
 }
 
-// dial connects with the segment size that was asked for.
-func (s *BulkSource) dial() (*net.TCPConn, error) {
+// connect returns all connections, with the rate that was asked for.
+func (s *BulkSource) connect() (conns []*net.TCPConn, err error) {
+	next, end := func(time.Time) (*net.TCPConn, error) { return s.dial(s.MSS) }, func() {}
+	if s.Reverse {
+		if next, end, err = s.accept(); err != nil {
+			return nil, err
+		}
+	}
+	defer end()
+	for i := range s.Streams {
+		conn, err := next(time.Now().Add(bulkFirst))
+		if err != nil {
+			return conns, fmt.Errorf("connection %d of %d: %w", i+1, s.Streams, err)
+		}
+		conns = append(conns, conn)
+		if err := s.pace(conn); err != nil {
+			return conns, err
+		}
+	}
+	return conns, nil
+}
+
+// pace has TCP space out the segments of a connection by its share of the rate.
+func (s *BulkSource) pace(conn *net.TCPConn) error {
+	if s.Rate == 0 {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	each := max(1, s.Rate/8/int64(s.Streams))
+	asked := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, uint64(each))
+	})
+	if err := errors.Join(asked, err); err != nil {
+		return fmt.Errorf("SO_MAX_PACING_RATE: %w", err)
+	}
+	return nil
+}
+
+// dial connects, with a segment size unless that is 0.
+func (f bulkFlags) dial(mss int) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: rrTimeout, Control: func(_, _ string, raw syscall.RawConn) error {
-		if s.MSS == 0 {
+		if mss == 0 {
 			return nil
 		}
 		var set error
-		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, s.MSS) })
+		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, mss) })
 		return errors.Join(err, set)
 	}}
-	conn, err := dialer.DialContext(context.Background(), "tcp", netip.AddrPortFrom(s.Addr, uint16(s.Port)).String())
+	conn, err := dialer.DialContext(context.Background(), "tcp", netip.AddrPortFrom(f.Addr, uint16(f.Port)).String())
 	if err != nil {
 		return nil, err
 	}

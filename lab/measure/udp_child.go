@@ -23,6 +23,7 @@ type UDPSender struct {
 	Endpoint
 	Payload  int           `default:"18" help:"bytes of a datagram; 18 make the smallest Ethernet frame over IPv4"`
 	Duration time.Duration `default:"1s" help:"time of sending"`
+	Rate     int64         `default:"0" help:"most datagrams a second; 0 for as many as there can be"`
 }
 
 // udpReport is what either process prints.
@@ -70,7 +71,11 @@ func (e Endpoint) bindUDP() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer); err != nil {
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer)
+	if errors.Is(err, unix.EPERM) { // not root: what net.core.rmem_max allows
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, udpBuffer)
+	}
+	if err != nil {
 		return -1, errors.Join(fmt.Errorf("SO_RCVBUFFORCE: %w", err), unix.Close(fd))
 	}
 	if err := unix.Bind(fd, sockaddr(e.Addr, e.Port)); err != nil {
@@ -151,6 +156,12 @@ func (s *UDPSender) send(fd int) (report udpReport, err error) {
 			report.ElapsedNS = int64(elapsed)
 			return report, nil
 		}
+		if early := s.early(report.Packets, elapsed); early > 0 {
+			if err := pause(min(early, s.Duration-elapsed)); err != nil {
+				return report, err
+			}
+			continue
+		}
 		switch err := sendAll(fd, payload); {
 		case err == nil:
 			report.Packets++
@@ -159,4 +170,12 @@ func (s *UDPSender) send(fd int) (report udpReport, err error) {
 			return report, err
 		}
 	}
+}
+
+// early is how long before its time the next datagram is.
+func (s *UDPSender) early(sent uint64, elapsed time.Duration) time.Duration {
+	if s.Rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(sent)*float64(time.Second)/float64(s.Rate)) - elapsed
 }

@@ -64,15 +64,19 @@ func knock(addr netip.Addr, port int, timeout time.Duration) error {
 // has a UDP port bound ("udp"), on IPv4 or IPv6.
 func (h *Host) AwaitListen(ctx context.Context, network string, port int) error {
 	return await.Within(ctx, listenTime, fmt.Sprintf("a listener on %s port %d of %s", network, port, h.Name), func() error {
-		return h.Do(func() error {
-			for _, file := range []string{network, network + "6"} {
-				if found, err := listens("/proc/thread-self/net/"+file, port); found || err != nil {
-					return err
-				}
-			}
-			return errors.New("there is none")
-		})
+		return h.Do(func() error { return Listening(network, port) })
 	})
+}
+
+// Listening is nil when a process of the calling thread's namespace listens on a TCP port ("tcp")
+// or has a UDP port bound ("udp"), on IPv4 or IPv6.
+func Listening(network string, port int) error {
+	for _, file := range []string{network, network + "6"} {
+		if found, err := listens("/proc/thread-self/net/"+file, port); found || err != nil {
+			return err
+		}
+	}
+	return errors.New("there is none")
 }
 
 // listens looks for a socket without a peer in a file of proc_net(5).

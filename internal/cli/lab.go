@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+
+	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiments"
+	"github.com/selvage/selvage/lab/paths"
+	"github.com/selvage/selvage/lab/place"
+)
+
+// labCmd is the experiments in namespaces, and what is done at other places.
+type labCmd struct {
+	experiments.Commands
+
+	Paths   paths.Command `cmd:"" help:"Measure paths that exist, between two hosts: the first against the others, by turns."`
+	Restore restoreCmd    `cmd:"" help:"Remove what killed labs left behind, here or at other places."`
+	Agent   agentCmd      `cmd:"" hidden:"" help:"Serve a lab at this place: what selvage lab starts over SSH."`
+}
+
+type restoreCmd struct {
+	Hosts []place.Place `placeholder:"PLACE" help:"Undo and remove what killed agents left at these places instead: ns:NAME, ssh:[USER@]HOST[:PORT] or pid:N."`
+
+	paths.Connection
+}
+
+// Run restores here, or at the places that are named.
+func (c *restoreCmd) Run(ctx context.Context, s *streams, console *experiment.Console) error {
+	if len(c.Hosts) == 0 {
+		return (&experiments.Restore{}).Run(ctx, console)
+	}
+	o := c.Options(placesConsole(s, console))
+	var errs []error
+	for _, p := range c.Hosts {
+		dirs, err := place.Restore(ctx, p, o)
+		for _, dir := range dirs {
+			fmt.Fprintf(s.out, "%s: undid and removed %s\n", p, dir)
+		}
+		if err == nil && len(dirs) == 0 {
+			fmt.Fprintf(s.out, "%s: nothing was left behind\n", p)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+type agentCmd struct{ agent.Command }
+
+// Run serves a controller.
+func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, version()) }
+
+// placesConsole is where paths writes.
+func placesConsole(s *streams, console *experiment.Console) *paths.Console {
+	return &paths.Console{Out: s.out, Err: s.err, Args: console.Args, Version: console.Version, Password: s.onePassword()}
+}
+
+// onePassword asks for a password once, and then knows it.
+func (s *streams) onePassword() func(prompt string) (string, error) {
+	var once sync.Once
+	var password string
+	var err error
+	return func(prompt string) (string, error) {
+		once.Do(func() { password, err = s.askPassword(prompt) })
+		return password, err
+	}
+}
+
+// askPassword asks by the program in SUDO_ASKPASS, or at the terminal.
+func (s *streams) askPassword(prompt string) (string, error) {
+	if program := os.Getenv("SUDO_ASKPASS"); program != "" {
+		out, err := exec.Command(program, prompt).Output()
+		if err != nil {
+			return "", fmt.Errorf("$SUDO_ASKPASS %s: %w", program, err)
+		}
+		return strings.TrimRight(string(bytes.TrimRight(out, "\n")), "\r"), nil
+	}
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("there is no terminal to ask at: set SUDO_ASKPASS to a program that prints the password: %w", err)
+	}
+	defer terminal.Close()
+	fmt.Fprint(terminal, prompt)
+	password, err := term.ReadPassword(int(terminal.Fd()))
+	fmt.Fprintln(terminal)
+	return string(password), err
+}

@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/internal/ethtool"
+)
+
+// Change is a setting of a machine for the time of a session: IFACE:FEATURE=on or off (an offload,
+// by ethtool -k's kernel name), or a sysctl of the network, net.KEY=VALUE.
+type Change struct {
+	Interface, Feature string
+	On                 bool
+
+	Sysctl, Value string // the name with dots; a slash stands for a dot in a word of it
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (c Change) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what String writes.
+func (c *Change) UnmarshalText(text []byte) error {
+	key, value, found := strings.Cut(string(text), "=")
+	wrong := fmt.Errorf("%q is neither IFACE:FEATURE=on or =off, such as eth0:tx-checksum-ip-generic=off, nor net.KEY=VALUE", text)
+	if !found || value == "" {
+		return wrong
+	}
+	if strings.HasPrefix(key, "net.") {
+		*c = Change{Sysctl: key, Value: value}
+		if !strings.HasPrefix(c.sysctlPath(), "/proc/sys/net/") {
+			return wrong
+		}
+		return nil
+	}
+	iface, feature, found := strings.Cut(key, ":")
+	if !found || iface == "" || feature == "" || strings.ContainsAny(iface, "/ ") || value != "on" && value != "off" {
+		return wrong
+	}
+	*c = Change{Interface: iface, Feature: feature, On: value == "on"}
+	return nil
+}
+
+// String is what UnmarshalText reads.
+func (c Change) String() string {
+	switch {
+	case c.Sysctl != "":
+		return c.Sysctl + "=" + c.Value
+	case c.On:
+		return c.Interface + ":" + c.Feature + "=on"
+	}
+	return c.Interface + ":" + c.Feature + "=off"
+}
+
+// sysctlPath is the file of a sysctl: as sysctl(8) has it, a slash stands for a dot in a name.
+func (c Change) sysctlPath() string {
+	swapped := strings.Map(func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}, c.Sysctl)
+	return filepath.Join("/proc/sys", filepath.Clean("/"+swapped))
+}
+
+// allowed refuses what would touch the interface that carries the session.
+func (c Change) allowed(carriers []string) error {
+	name := c.Interface
+	if words := strings.Split(c.sysctlPath(), "/"); c.Sysctl != "" && len(words) > 7 && (words[5] == "conf" || words[5] == "neigh") {
+		name = words[6] // /proc/sys/net/ipv4/conf/NAME/KEY
+		if name == "all" && len(carriers) > 0 {
+			return fmt.Errorf("%s is of all interfaces, of which %s carries this SSH session: name one", c, carriers[0])
+		}
+	}
+	if name != "" && slices.Contains(carriers, name) {
+		return fmt.Errorf("%s: %s carries this SSH session, and a mistake would cut it: reach the machine by another interface", c, name)
+	}
+	return nil
+}
+
+// undo is how something was before a change.
+type undo struct {
+	Change Change `json:"change"`
+	Old    string `json:"old,omitempty"` // of a sysctl
+
+	Index     int             `json:"index,omitempty"` // tells the interface from a later one of its name
+	Requested map[string]bool `json:"requested,omitempty"`
+	Active    map[string]bool `json:"active,omitempty"`
+}
+
+// String is for people.
+func (u undo) String() string {
+	if u.Change.Sysctl != "" {
+		return fmt.Sprintf("%s (is %s)", u.Change, u.Old)
+	}
+	was := "off"
+	if u.Active[u.Change.Feature] {
+		was = "on"
+	}
+	return fmt.Sprintf("%s (is %s)", u.Change, was)
+}
+
+// look is how things are before a change, which has to be possible.
+func (c Change) look() (undo, error) {
+	u := undo{Change: c}
+	if c.Sysctl != "" {
+		data, err := os.ReadFile(c.sysctlPath())
+		u.Old = strings.TrimSpace(string(data))
+		return u, err
+	}
+	dev, err := net.InterfaceByName(c.Interface)
+	if err != nil {
+		return u, fmt.Errorf("interface %s: %w", c.Interface, err)
+	}
+	u.Index = dev.Index
+	if u.Requested, u.Active, err = features(c.Interface); err != nil {
+		return u, err
+	}
+	if _, can := u.Requested[c.Feature]; !can {
+		return u, fmt.Errorf("%s: %s has no such feature that can be changed; see ethtool -k %s", c, c.Interface, c.Interface)
+	}
+	return u, nil
+}
+
+// make changes it, and looks whether it has.
+func (c Change) make() error {
+	if c.Sysctl != "" {
+		return os.WriteFile(c.sysctlPath(), []byte(c.Value), 0)
+	}
+	if err := setFeatures(c.Interface, map[string]bool{c.Feature: c.On}); err != nil {
+		return err
+	}
+	_, active, err := features(c.Interface)
+	if err == nil && active[c.Feature] != c.On {
+		return fmt.Errorf("%s: the driver leaves it as it is", c)
+	}
+	return err
+}
+
+// restore sets it as it was, and looks whether it is. An interface that is gone needs nothing.
+func (u undo) restore() error {
+	if u.Change.Sysctl != "" {
+		now, err := u.Change.look()
+		if err == nil && now.Old != u.Old { // a change that was not allowed needs no undo, which is not either
+			err = os.WriteFile(u.Change.sysctlPath(), []byte(u.Old), 0)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	dev, err := net.InterfaceByName(u.Change.Interface)
+	if err != nil || dev.Index != u.Index {
+		return nil
+	}
+	requested, active, err := features(u.Change.Interface)
+	if err != nil || maps.Equal(requested, u.Requested) && maps.Equal(active, u.Active) {
+		return err
+	}
+	if err := setFeatures(u.Change.Interface, u.Requested); err != nil {
+		return fmt.Errorf("offloads of %s: %w", u.Change.Interface, err)
+	}
+	_, active, err = features(u.Change.Interface)
+	if err != nil {
+		return err
+	}
+	for _, feature := range slices.Sorted(maps.Keys(u.Active)) {
+		if active[feature] != u.Active[feature] {
+			return fmt.Errorf("offloads of %s: %s stays %t", u.Change.Interface, feature, active[feature])
+		}
+	}
+	return nil
+}
+
+// features are those of an interface that can be changed: what is asked for, and what is in force.
+func features(iface string) (requested, active map[string]bool, err error) {
+	tool, err := ethtool.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tool.Close()
+	states, err := tool.FeaturesWithState(iface)
+	if err != nil {
+		return nil, nil, fmt.Errorf("offloads of %s: %w", iface, err)
+	}
+	requested, active = map[string]bool{}, map[string]bool{}
+	for name, s := range states {
+		if s.Available && !s.NeverChanged {
+			requested[name], active[name] = s.Requested, s.Active
+		}
+	}
+	return requested, active, nil
+}
+
+func setFeatures(iface string, want map[string]bool) error {
+	tool, err := ethtool.Open()
+	if err != nil {
+		return err
+	}
+	defer tool.Close()
+	return tool.Change(iface, want)
+}

@@ -1,0 +1,299 @@
+package paths
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/test/places"
+	"github.com/selvage/selvage/test/tier"
+)
+
+const version = "of-the-test"
+
+func TestMain(m *testing.M) {
+	measure.RunInstrument(os.Args[1:])
+	agent.Run(os.Args[1:], version)
+	tier.SideBySide(3)
+	os.Exit(m.Run())
+}
+
+// command is one as the command line makes it.
+func command(testbed *places.Testbed) *Command {
+	return &Command{
+		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
+		Watch: []place.Place{{Kind: place.Namespace, Name: testbed.B.Host.Namespace}},
+		Path:  []Path{{"underlay", testbed.B.Underlay}, {"overlay", testbed.B.Overlay}},
+		Port:  5300, Cases: []string{"tcp", "tcp-reverse", "rr", "crr", "udp"}, Output: "table",
+		Rounds: 2, Slice: 300 * time.Millisecond, Streams: 1, MaxTime: time.Minute,
+		Connection: Connection{SSH: strings.Join(testbed.SSH, " ")},
+	}
+}
+
+func run(t *testing.T, c *Command) (stdout, stderr string) {
+	t.Helper()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	var out, log bytes.Buffer
+	if err := c.Run(t.Context(), &Console{Out: &out, Err: &log, Version: version}); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, log.String(), places.Picture)
+	}
+	return out.String(), log.String()
+}
+
+// A whole run over SSH: every case of both paths, and every place's cores.
+func TestRun(t *testing.T) {
+	tier.Slow(t)
+	testbed := places.New(t)
+	c := command(testbed)
+	var change agent.Change
+	if err := change.UnmarshalText([]byte(places.Data + ":tx-checksum-ip-generic=off")); err != nil {
+		t.Fatal(err)
+	}
+	c.Set = []Setting{{Client: true, Server: true, Change: change}}
+	table, log := run(t, c)
+	for _, want := range []string{"TCP throughput, reverse", "Request/response p50", "Connect/request/response", "Small packets lost", "ssh:a", "ns:" + testbed.B.Host.Namespace} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	if n := strings.Count(log, "(is on), until the end"); n != 2 {
+		t.Errorf("changes are told of %d times:\n%s", n, log)
+	}
+	for _, m := range []*places.Machine{testbed.A, testbed.B} {
+		if on, err := m.Host.Features(places.Data); err != nil || !on["tx-checksum-ip-generic"] {
+			t.Errorf("%s is not as it was: %v", m.Host.Name, err)
+		}
+	}
+	t.Log("\n" + log + table)
+}
+
+func TestRunJSON(t *testing.T) {
+	testbed := places.New(t)
+	c := command(testbed)
+	c.Cases, c.Output, c.Watch = []string{"rr"}, "json", nil
+	out, _ := run(t, c)
+	r, err := result.Read(strings.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Samples) != 4 || len(r.Summary) != 8 || r.Samples[0].Metrics[measure.RRP50] <= 0 {
+		data, _ := json.Marshal(r.Samples)
+		t.Errorf("%d samples, %d rows: %s", len(r.Samples), len(r.Summary), data)
+	}
+}
+
+// A dry run changes nothing, and says what a run would.
+func TestDryRun(t *testing.T) {
+	testbed := places.New(t)
+	c := command(testbed)
+	c.DryRun, c.Watch = true, nil
+	c.Set = []Setting{{Client: true, Change: agent.Change{Sysctl: "net.ipv4.tcp_mtu_probing", Value: "2"}}}
+	out, _ := run(t, c)
+	for _, want := range []string{"ssh:a: would put the agent", "ssh:b: would put the agent", "ssh:a: would set net.ipv4.tcp_mtu_probing=2 (is 0)"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// While a slice is measured the SSH connections carry heartbeats: a few packets a second.
+func TestSliceIsQuiet(t *testing.T) {
+	testbed := places.New(t)
+	c := command(testbed)
+	c.Watch = nil
+	e, err := c.open(t.Context(), &Console{Version: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	trial, err := runTrial(t.Context(), e, measure.Role{Instrument: measure.RoleUDP, Addr: testbed.B.Overlay, Port: 5300, Duration: 3 * time.Second, Size: 18})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range trial.watched {
+		// A heartbeat each way and their acknowledgements are 4 packets a second; the rest
+		// are the requests with which it began.
+		m := w.Interfaces[places.Management]
+		if m.RxPackets > 20 || m.TxPackets > 20 || m.RxBytes > 4000 || m.TxBytes > 4000 {
+			t.Errorf("place %d, in %s: %+v", i, w.Duration, m)
+		}
+		if m.RxPackets < 3 || m.TxPackets < 3 {
+			t.Errorf("place %d, in %s: no heartbeats: %+v", i, w.Duration, m)
+		}
+	}
+}
+
+// Of a path through a shaper of 100 Mbit/s, by turns, bulk transfers and iperf3 say the same.
+func TestAgreesWithIperf3(t *testing.T) {
+	tier.Slow(t)
+	testbed := places.New(t)
+	for _, m := range []*places.Machine{testbed.A, testbed.B} {
+		if _, err := m.Host.Output(t.Context(), "tc", "qdisc", "add", "dev", places.Data, "root", "tbf", "rate", "100mbit", "burst", "64k", "latency", "20ms"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rounds := 8
+	if tier.IsLong() {
+		rounds = 20
+	}
+	for name, caseName := range map[string]string{"forward": "tcp", "reverse": "tcp-reverse"} {
+		iv := stats.Center(compare(t, testbed, caseName, rounds))
+		t.Logf("%s: ours to iperf3: %.4f (%.4f … %.4f), n %d", name, math.Exp(iv.Median), math.Exp(iv.Lo), math.Exp(iv.Hi), iv.N)
+		if math.Exp(math.Abs(iv.Median)) > 1.02 {
+			t.Errorf("%s: ours is %.4f of iperf3's", name, math.Exp(iv.Median))
+		}
+	}
+}
+
+// Without a shaper the processor is the limit, which neighbours share; only many turns tell.
+func TestAgreesWithIperf3Unshaped(t *testing.T) {
+	tier.Long(t, "TestAgreesWithIperf3")
+	testbed := places.New(t)
+	for _, caseName := range []string{"tcp", "tcp-reverse"} {
+		iv := stats.Center(compare(t, testbed, caseName, 60))
+		t.Logf("%s: ours to iperf3: %.4f (%.4f … %.4f), n %d", caseName, math.Exp(iv.Median), math.Exp(iv.Lo), math.Exp(iv.Hi), iv.N)
+		if lo, hi := math.Exp(iv.Lo), math.Exp(iv.Hi); lo > 1.02 || hi < 0.98 {
+			t.Errorf("%s: ours is %.4f … %.4f of iperf3's", caseName, lo, hi)
+		}
+	}
+}
+
+// compare returns the logarithms of the ratios of ours to iperf3's, measured by turns.
+func compare(t *testing.T, testbed *places.Testbed, caseName string, rounds int) (logs []float64) {
+	t.Helper()
+	c := command(testbed)
+	c.Slice, c.Watch = time.Second, nil
+	e, err := c.open(t.Context(), &Console{Version: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range rounds {
+		var ours, theirs float64
+		for j := range 2 {
+			if (i+j)%2 == 0 {
+				s, err := c.slice(t.Context(), e, caseName, c.Path[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				ours = s.Metrics[measure.TCPThroughput]
+			} else {
+				theirs = iperf3(t, testbed, c.Path[0].Addr, caseName == "tcp-reverse")
+			}
+		}
+		logs = append(logs, math.Log(ours/theirs))
+	}
+	return logs
+}
+
+// iperf3 measures a second after the first, in Gbit/s received.
+func iperf3(t *testing.T, testbed *places.Testbed, addr netip.Addr, reverse bool) float64 {
+	t.Helper()
+	server := testbed.B.Host.Command(t.Context(), "iperf3", "-s", "-1", "-p", "5299")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Kill()
+	if err := testbed.B.Host.AwaitListen(t.Context(), "tcp", 5299); err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{"iperf3", "-c", addr.String(), "-p", "5299", "-t", "1", "-O", "1", "-J"}
+	if reverse {
+		argv = append(argv, "-R")
+	}
+	out, err := testbed.A.Host.Output(t.Context(), argv...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var report struct {
+		End struct {
+			Received struct {
+				Rate float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(out, &report); err != nil || report.End.Received.Rate == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return report.End.Received.Rate / 1e9
+}
+
+func TestCommandLine(t *testing.T) {
+	for text, want := range map[string]Rate{"500M": 500e6, "2G": 2e9, "1.5g": 1.5e9, "64k": 64e3, "1000000": 1e6} {
+		var r Rate
+		if err := r.UnmarshalText([]byte(text)); err != nil || r != want {
+			t.Errorf("%s: %d, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"", "M", "fast", "1", "-5M", "NaN", "9999999G"} {
+		if err := new(Rate).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("rate %q is no error", text)
+		}
+	}
+	for _, text := range []string{"10.0.0.1", "=10.0.0.1", "a=", "a=host"} {
+		if err := new(Path).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("path %q is no error", text)
+		}
+	}
+	var s Setting
+	if err := s.UnmarshalText([]byte("both:eth0:rx-gro=off")); err != nil || !s.Client || !s.Server || s.Change.String() != "eth0:rx-gro=off" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := s.UnmarshalText([]byte("eth0:rx-gro=off")); err == nil {
+		t.Error("a setting of no side is no error")
+	}
+}
+
+// Ratios are of rounds that both paths have; zeroes are compared by differences.
+func TestSummarise(t *testing.T) {
+	c := &Command{Path: []Path{{Name: "a"}, {Name: "b"}}, Cases: []string{"udp"}, Rounds: 9}
+	var r result.Result
+	for round := range 9 {
+		for name, factor := range map[string]float64{"a": 1, "b": 0.5} {
+			r.Samples = append(r.Samples, result.Sample{Target: name, Case: "udp", Round: round + 1, Metrics: map[string]float64{
+				measure.UDPRate: factor * float64(100+round), measure.UDPLossPPM: 1 - factor,
+			}})
+		}
+	}
+	rows := c.summarise(r)
+	if len(rows) != 4 {
+		t.Fatalf("%+v", rows)
+	}
+	at := slices.IndexFunc(rows, func(r result.Row) bool { return r.Target == "b" && r.Metric == measure.UDPRate })
+	if row := rows[at]; math.Abs(row.Ratio-0.5) > 1e-9 || !row.Distinguishable || row.Baseline != "a" {
+		t.Errorf("%+v", row)
+	}
+	at = slices.IndexFunc(rows, func(r result.Row) bool { return r.Target == "b" && r.Metric == measure.UDPLossPPM })
+	if row := rows[at]; row.Ratio != 0 || row.Difference != 0.5 || !row.Distinguishable {
+		t.Errorf("%+v", row)
+	}
+	var out bytes.Buffer
+	if err := c.table(&out, r); err != nil {
+		t.Error(err)
+	}
+	if r.Summary = rows; c.table(&out, r) != nil || !strings.Contains(out.String(), "worse") {
+		t.Error(fmt.Sprint(out.String()))
+	}
+}
