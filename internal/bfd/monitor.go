@@ -106,26 +106,19 @@ func (r Result) Usable() bool { return r.State != Down }
 type Monitor struct {
 	log *slog.Logger
 
-	mu        sync.Mutex
-	byPair    map[overlay.Pair]*peer
-	vias      map[overlay.Pair][]*peer // those with next hops, by their endpoints
-	byOwn     map[uint32]*peer         // by our discriminator
-	queue     queue                    // by next
-	listeners map[listenerKey]*socket
-	senders   map[netip.Addr]*socket
-	frames    *frames // nil without next hops
-	dropped   map[Reason]uint64
-	service   Service
-	closed    bool
+	mu      sync.Mutex
+	byPair  map[overlay.Pair]*peer
+	vias    map[overlay.Pair][]*peer // those with next hops, by their endpoints
+	byOwn   map[uint32]*peer         // by our discriminator
+	queue   queue                    // by next
+	sockets sockets
+	dropped map[Reason]uint64
+	service Service
+	closed  bool
 
 	changed chan struct{}
 	waker   int // an eventfd
 	owned   sync.WaitGroup
-}
-
-type listenerKey struct {
-	local netip.Addr
-	port  int
 }
 
 // peer is a session with its place in the queue. One that is leaving only tells the
@@ -148,15 +141,14 @@ func NewMonitor(log *slog.Logger) (*Monitor, error) {
 		return nil, fmt.Errorf("watch remotes by BFD: %w", err)
 	}
 	m := &Monitor{
-		log:       log,
-		byPair:    map[overlay.Pair]*peer{},
-		vias:      map[overlay.Pair][]*peer{},
-		byOwn:     map[uint32]*peer{},
-		listeners: map[listenerKey]*socket{},
-		senders:   map[netip.Addr]*socket{},
-		dropped:   map[Reason]uint64{},
-		changed:   make(chan struct{}, 1),
-		waker:     waker,
+		log:     log,
+		byPair:  map[overlay.Pair]*peer{},
+		vias:    map[overlay.Pair][]*peer{},
+		byOwn:   map[uint32]*peer{},
+		sockets: sockets{listeners: map[listenerKey]*socket{}, senders: map[netip.Addr]*socket{}},
+		dropped: map[Reason]uint64{},
+		changed: make(chan struct{}, 1),
+		waker:   waker,
 	}
 	m.owned.Go(m.run)
 	return m, nil
@@ -174,8 +166,8 @@ func (m *Monitor) Close() error {
 	}
 	m.wake()
 	m.owned.Wait()
-	errs := []error{unix.Close(m.waker), m.frames.close()}
-	for _, s := range m.sockets() {
+	errs := []error{unix.Close(m.waker), m.sockets.frames.close()}
+	for _, s := range m.sockets.all() {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
@@ -254,7 +246,7 @@ func (m *Monitor) Set(peers []Peer) error {
 	for _, p := range peers {
 		err := p.check()
 		if err == nil {
-			err = m.open(p)
+			err = m.sockets.open(p)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -270,7 +262,7 @@ func (m *Monitor) Set(peers []Peer) error {
 			m.tend(now, p)
 		}
 	}
-	errs = append(errs, m.closeUnused())
+	errs = append(errs, m.sockets.closeUnused(m.byPair))
 	m.wake()
 	return errors.Join(errs...)
 }
@@ -346,66 +338,6 @@ func (p *peer) leave(now time.Time) {
 		p.leaving = now.Add(min(leaveLongest, time.Duration(p.Timers.Multiplier)*p.session.interval()))
 		p.session.disable()
 	}
-}
-
-// open opens the sockets of p; mu is held.
-func (m *Monitor) open(p Peer) error {
-	if m.senders[p.Local] == nil {
-		s, err := openSender(p.Local)
-		if err != nil {
-			return err
-		}
-		m.senders[p.Local] = s
-	}
-	if p.reflected() && m.frames == nil {
-		f, err := openFrames()
-		if err != nil {
-			return err
-		}
-		m.frames = f
-	}
-	return m.listen(listenerKey{p.Local, p.port()})
-}
-
-func (m *Monitor) listen(key listenerKey) error {
-	if m.listeners[key] != nil {
-		return nil
-	}
-	s, err := listen(key.local, key.port)
-	if err != nil {
-		return err
-	}
-	m.listeners[key] = s
-	return nil
-}
-
-// sockets are all that packets arrive on.
-func (m *Monitor) sockets() []*socket {
-	return slices.AppendSeq(slices.Collect(maps.Values(m.listeners)), maps.Values(m.senders))
-}
-
-// closeUnused closes the sockets that no session has; mu is held.
-func (m *Monitor) closeUnused() error {
-	listeners, senders := map[listenerKey]bool{}, map[netip.Addr]bool{}
-	for _, p := range m.byPair {
-		listeners[listenerKey{p.Local, p.port()}] = true
-		listeners[listenerKey{p.Local, reflectorPort}] = true
-		senders[p.Local] = true
-	}
-	var errs []error
-	for key, s := range m.listeners {
-		if !listeners[key] {
-			errs = append(errs, s.close())
-			delete(m.listeners, key)
-		}
-	}
-	for local, s := range m.senders {
-		if !senders[local] {
-			errs = append(errs, s.close())
-			delete(m.senders, local)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // notify leaves a mark in a channel of capacity one.

@@ -377,8 +377,8 @@ func TestSockets(t *testing.T) {
 	}
 	b.must(taken())
 	b.set(b.near, m, peerOf(near4, router4, 1), peerOf(near4, far4, 1), peerOf(near4, netip.MustParseAddr("192.0.2.77"), 2))
-	if len(m.senders) != 1 || len(m.listeners) != 3 {
-		t.Errorf("%d sockets to send and %d to listen, want 1 and 3", len(m.senders), len(m.listeners))
+	if len(m.sockets.senders) != 1 || len(m.sockets.listeners) != 3 {
+		t.Errorf("%d sockets to send and %d to listen, want 1 and 3", len(m.sockets.senders), len(m.sockets.listeners))
 	}
 	if taken() == nil {
 		t.Error("the port is free while there are sessions")

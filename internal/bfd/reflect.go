@@ -43,7 +43,7 @@ func (m *Monitor) openReflectors(pairs map[overlay.Pair]bool) error {
 	for pair := range pairs {
 		if !tried[pair.Local] {
 			tried[pair.Local] = true
-			errs = append(errs, m.listen(listenerKey{pair.Local, reflectorPort}))
+			errs = append(errs, m.sockets.listen(listenerKey{pair.Local, reflectorPort}))
 		}
 	}
 	return errors.Join(errs...)
@@ -65,11 +65,11 @@ func (m *Monitor) reflect(local netip.Addr, a receipt, p packet) Reason {
 	answer := reflection(p).marshal()
 	for _, way := range m.vias[pair] {
 		if way.Ifindex == a.ifindex && way.NextMAC != (overlay.MAC{}) {
-			m.failed(peer, m.frames.send(way.Peer, reflectorPort, a.port, answer))
+			m.failed(peer, m.sockets.frames.send(way.Peer, reflectorPort, a.port, answer))
 			return ""
 		}
 	}
-	m.failed(peer, m.listeners[listenerKey{local, reflectorPort}].send(a.from, a.port, peer.Ifindex, answer))
+	m.failed(peer, m.sockets.listeners[listenerKey{local, reflectorPort}].send(a.from, a.port, peer.Ifindex, answer))
 	return ""
 }
 
@@ -119,7 +119,7 @@ func usable(way *peer) bool { return way.health.state != Down }
 // transmit sends a packet of p. A pair with several next hops sends it by each, so that one that dies is
 // not missed: the pair is down when all are. mu is held.
 func (m *Monitor) transmit(p *peer, payload []byte) error {
-	sender, ways := m.senders[p.Local], m.ways(p)
+	sender, ways := m.sockets.senders[p.Local], m.ways(p)
 	if len(ways) == 0 {
 		return sender.send(p.Remote, p.port(), p.Ifindex, payload)
 	}
@@ -128,7 +128,7 @@ func (m *Monitor) transmit(p *peer, payload []byte) error {
 		if way.NextMAC == (overlay.MAC{}) { // the kernel resolves it then
 			errs = append(errs, sender.send(p.Remote, p.port(), way.Ifindex, payload))
 		} else {
-			errs = append(errs, m.frames.send(way.Peer, sender.port, p.port(), payload))
+			errs = append(errs, m.sockets.frames.send(way.Peer, sender.port, p.port(), payload))
 		}
 	}
 	return errors.Join(errs...)

@@ -47,13 +47,13 @@ func (m *Monitor) turn(polled []unix.PollFd) (fds []unix.PollFd, wait time.Durat
 		var counter [8]byte
 		_, _ = unix.Read(m.waker, counter[:]) // nothing there is as good
 	}
-	for key, s := range m.listeners {
+	for key, s := range m.sockets.listeners {
 		if ready[s.fd] || s.crowded {
 			taken, err := s.drain(drainMost, func(a receipt) { m.handle(key, a) })
 			s.crowded = err != nil || taken == drainMost
 		}
 	}
-	for local, s := range m.senders { // answers of reflectors
+	for local, s := range m.sockets.senders { // answers of reflectors
 		if ready[s.fd] || s.crowded {
 			taken, err := s.drain(drainMost, func(a receipt) { m.handle(listenerKey{local: local}, a) })
 			s.crowded = err != nil || taken == drainMost
@@ -61,7 +61,7 @@ func (m *Monitor) turn(polled []unix.PollFd) (fds []unix.PollFd, wait time.Durat
 	}
 	wait = m.serviceDue()
 	fds = append(polled[:0], unix.PollFd{Fd: int32(m.waker), Events: unix.POLLIN})
-	for _, s := range m.sockets() {
+	for _, s := range m.sockets.all() {
 		if s.crowded {
 			wait = 0 // but for the pause
 			continue
@@ -98,7 +98,7 @@ func (m *Monitor) serviceDue() time.Duration {
 }
 
 func (m *Monitor) closeLeft() {
-	if err := m.closeUnused(); err != nil {
+	if err := m.sockets.closeUnused(m.byPair); err != nil {
 		m.log.Warn("close the sockets of ended sessions", "err", err)
 	}
 }
@@ -120,9 +120,9 @@ func (m *Monitor) catchUp(p *peer) {
 // drainOf takes what waits in the socket of p.
 func (m *Monitor) drainOf(p *peer) {
 	key := listenerKey{p.Local, p.port()}
-	s := m.listeners[key]
+	s := m.sockets.listeners[key]
 	if p.session.reflector != 0 {
-		key, s = listenerKey{local: p.Local}, m.senders[p.Local]
+		key, s = listenerKey{local: p.Local}, m.sockets.senders[p.Local]
 	}
 	_, err := s.drain(backlogMost, func(a receipt) { m.handle(key, a) })
 	if err != nil {

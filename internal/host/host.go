@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -114,10 +113,8 @@ type Host struct {
 	held       *record
 	known      neighbours
 
-	changed chan struct{}
-	lost    chan int
+	watcher *watcher
 	cancel  context.CancelFunc
-	owned   sync.WaitGroup
 }
 
 // Open watches the network namespace of the calling thread. recordPath is the
@@ -129,7 +126,8 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	h := &Host{ns: ns, log: log, changed: make(chan struct{}, 1), lost: make(chan int, lostMost), ungathered: make(map[uint16]time.Time)}
+	h := &Host{ns: ns, log: log, ungathered: make(map[uint16]time.Time)}
+	h.watcher = &watcher{ns: ns, known: &h.known, log: log, changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
 	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
@@ -149,29 +147,29 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err := h.handle.SetSocketTimeout(requestTimeout); err != nil {
 		return nil, errors.Join(fmt.Errorf("set the netlink timeout: %w", err), h.closeSockets())
 	}
-	sock, err := h.subscribe()
+	sock, err := h.watcher.subscribe()
 	if err != nil {
 		return nil, errors.Join(err, h.closeSockets())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
-	h.watch(ctx, sock)
+	h.watcher.watch(ctx, sock)
 	return h, nil
 }
 
 // Changed receives after something changed that Observe may report
 // differently. Changes close to each other are one.
-func (h *Host) Changed() <-chan struct{} { return h.changed }
+func (h *Host) Changed() <-chan struct{} { return h.watcher.changed }
 
 // LinksLost receives the indexes of links that have no carrier any more, or are gone, as the kernel says so:
 // before Changed, and before anything is observed. One that was lost before may be told of again. With more than
 // the channel holds some are not told of.
-func (h *Host) LinksLost() <-chan int { return h.lost }
+func (h *Host) LinksLost() <-chan int { return h.watcher.lost }
 
 // Close ends the watching. What is held stays; Hold(Holds{}) before it undoes that.
 func (h *Host) Close() error {
 	h.cancel()
-	h.owned.Wait()
+	h.watcher.owned.Wait()
 	return h.closeSockets()
 }
 

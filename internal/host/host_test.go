@@ -499,17 +499,17 @@ func quiet(h *Host) {
 // A subscription that breaks is made again, and what happened meanwhile is an event.
 func TestWatchSubscribesAgain(t *testing.T) {
 	b := newBench(t)
-	h := &Host{log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1)}
-	var err error
-	h.ns, err = netns.Get()
+	ns, err := netns.Get()
 	b.must(err)
-	defer h.ns.Close()
-	broken, err := h.subscribe()
+	defer ns.Close()
+	h := &Host{}
+	h.watcher = &watcher{ns: ns, known: &h.known, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
+	broken, err := h.watcher.subscribe()
 	b.must(err)
 	broken.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	h.watch(ctx, broken)
-	defer h.owned.Wait()
+	h.watcher.watch(ctx, broken)
+	defer h.watcher.owned.Wait()
 	defer cancel()
 	select {
 	case <-h.Changed():

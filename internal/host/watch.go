@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,9 +29,20 @@ const (
 	lostMost = 64
 )
 
+// watcher tells of what Observe would report differently.
+type watcher struct {
+	ns    netns.NsHandle
+	known *neighbours
+	log   *slog.Logger
+
+	changed chan struct{}
+	lost    chan int
+	owned   sync.WaitGroup
+}
+
 // subscribe opens one socket for all that Observe depends on.
-func (h *Host) subscribe() (*nl.NetlinkSocket, error) {
-	sock, err := nl.SubscribeAt(h.ns, netns.None(), unix.NETLINK_ROUTE,
+func (w *watcher) subscribe() (*nl.NetlinkSocket, error) {
+	sock, err := nl.SubscribeAt(w.ns, netns.None(), unix.NETLINK_ROUTE,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
 		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE)
@@ -42,17 +55,17 @@ func (h *Host) subscribe() (*nl.NetlinkSocket, error) {
 }
 
 // watch turns events into Changed until ctx ends. It owns sock and the two
-// goroutines that h.owned waits for.
-func (h *Host) watch(ctx context.Context, sock *nl.NetlinkSocket) {
+// goroutines that w.owned waits for.
+func (w *watcher) watch(ctx context.Context, sock *nl.NetlinkSocket) {
 	events, lost := make(chan struct{}, 1), make(chan struct{}, 1)
-	h.owned.Go(func() {
+	w.owned.Go(func() {
 		for sock != nil {
-			h.receive(ctx, sock, events, lost)
+			w.receive(ctx, sock, events, lost)
 			notify(events) // whatever was missed in between
-			sock = h.resubscribe(ctx)
+			sock = w.resubscribe(ctx)
 		}
 	})
-	h.owned.Go(func() {
+	w.owned.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
@@ -67,13 +80,13 @@ func (h *Host) watch(ctx context.Context, sock *nl.NetlinkSocket) {
 			}
 			drain(events)
 			drain(lost)
-			notify(h.changed)
+			notify(w.changed)
 		}
 	})
 }
 
 // receive reads sock until it breaks or ctx ends, and closes it.
-func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events, lost chan<- struct{}) {
+func (w *watcher) receive(ctx context.Context, sock *nl.NetlinkSocket, events, lost chan<- struct{}) {
 	stop := context.AfterFunc(ctx, sock.Close)
 	defer func() {
 		if stop() {
@@ -89,17 +102,17 @@ func (h *Host) receive(ctx context.Context, sock *nl.NetlinkSocket, events, lost
 			notify(events)
 			continue
 		case err != nil:
-			h.log.Warn("netlink events broke off, subscribing again", "err", err)
+			w.log.Warn("netlink events broke off, subscribing again", "err", err)
 			return
 		}
 		for _, m := range messages {
 			if ifindex := lostLink(m); ifindex != 0 {
 				select {
-				case h.lost <- ifindex:
+				case w.lost <- ifindex:
 				default:
 				}
 			}
-			if h.matters(m) {
+			if w.matters(m) {
 				notify(events)
 			}
 			if isLoss(m) {
@@ -134,24 +147,24 @@ func lostLink(m syscall.NetlinkMessage) int {
 }
 
 // resubscribe tries until it has a socket; nil when ctx ended.
-func (h *Host) resubscribe(ctx context.Context) *nl.NetlinkSocket {
+func (w *watcher) resubscribe(ctx context.Context) *nl.NetlinkSocket {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(resubscribeAfter):
 		}
-		sock, err := h.subscribe()
+		sock, err := w.subscribe()
 		if err == nil {
 			return sock
 		}
-		h.log.Warn("netlink events are unavailable", "err", err)
+		w.log.Warn("netlink events are unavailable", "err", err)
 	}
 }
 
 // matters drops the events of neighbours that are no next hop or still have
 // the same MAC address: a kernel that probes them reports every state.
-func (h *Host) matters(m syscall.NetlinkMessage) bool {
+func (w *watcher) matters(m syscall.NetlinkMessage) bool {
 	if m.Header.Type != unix.RTM_NEWNEIGH && m.Header.Type != unix.RTM_DELNEIGH {
 		return true
 	}
@@ -167,7 +180,7 @@ func (h *Host) matters(m syscall.NetlinkMessage) bool {
 	if m.Header.Type == unix.RTM_DELNEIGH {
 		mac = overlay.MAC{}
 	}
-	return h.known.changed(NextHop{n.LinkIndex, addr.Unmap()}, mac)
+	return w.known.changed(NextHop{n.LinkIndex, addr.Unmap()}, mac)
 }
 
 // notify leaves a mark in a channel of capacity one.
