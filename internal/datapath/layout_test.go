@@ -49,6 +49,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapMembers:           {reflect.TypeFor[bpfMemberKey](), u32},
 		bpfMapFdb:               {reflect.TypeFor[bpfFdbKey](), reflect.TypeFor[bpfFdbEntry]()},
 		bpfMapFlows:             {reflect.TypeFor[bpfFlowKey](), reflect.TypeFor[bpfFlow]()},
+		bpfMapFlowCandidates:    {u32, u32},
 		bpfMapDrops:             {reflect.TypeFor[bpfReason](), reflect.TypeFor[bpfCounter]()},
 		bpfMapEvents:            {reflect.TypeFor[bpfEvent](), reflect.TypeFor[uint64]()},
 		bpfMapPathGroups:        {reflect.TypeFor[bpfPathGroupKey](), reflect.TypeFor[bpfPathGroup]()},
