@@ -13,9 +13,9 @@ import (
 
 // read holds the edge still while f makes a document of it.
 func read[T any](e *edge, what string, f func() (T, error)) (document T, err error) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	if e.dp == nil {
+	e.state.mu.RLock()
+	defer e.state.mu.RUnlock()
+	if e.state.dp == nil {
 		return document, fmt.Errorf("%s: the data path was lost, the edge stops", what)
 	}
 	if document, err = f(); err != nil {
@@ -44,19 +44,19 @@ func (s served) Read(what string, do func(*apiserver.State) error) error {
 
 // ReadInLoop implements apiserver.Edge.
 func (s served) ReadInLoop(what string, do func(*apiserver.State) error) error {
-	_, err := inLoop(s.e, func() (struct{}, error) { return struct{}{}, s.Read(what, do) })
+	_, err := inLoop(s.e.jobs, func() (struct{}, error) { return struct{}{}, s.Read(what, do) })
 	return err
 }
 
 // stateOf is an edge as of now. Its mu is held.
 func stateOf(e *edge) *apiserver.State {
-	dp := e.dp
+	dp := e.state.dp
 	return &apiserver.State{
 		Process: apiserver.Process{
 			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.inode,
 		},
-		Config: e.config, Host: e.hostState,
-		Rules: apiserver.Rules{Firewall: e.ruled.policy, Shadows: e.ruled.shadows, Egress: e.ruled.egress},
+		Config: e.state.config, Host: e.state.hostState,
+		Rules: apiserver.Rules{Firewall: e.state.ruled.policy, Shadows: e.state.ruled.shadows, Egress: e.state.ruled.egress},
 		DataPath: apiserver.DataPath{
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
 			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,

@@ -46,16 +46,16 @@ type bgpEvents struct{ e *edge }
 func (b bgpEvents) RemotesChanged()                { wake(b.e.learned.remotes) }
 func (b bgpEvents) Settled()                       { wake(b.e.learned.complete) }
 func (b bgpEvents) HostsMissed()                   { wake(b.e.learned.missed) }
-func (b bgpEvents) Problem(what string, err error) { b.e.reportProblem(what, err) }
+func (b bgpEvents) Problem(what string, err error) { b.e.faults.report(what, err) }
 
 // followBGP has the edge speak BGP if the configuration asks for that. It is called when
 // tables are in force.
 func (e *edge) followBGP() {
-	if e.configured.BGP == nil || e.bgp.Load() != nil {
+	if e.state.configured.BGP == nil || e.bgp.Load() != nil {
 		return
 	}
 	b := bgp.Start(bgp.Options{
-		Edge: e.configured, NextHop: self(e.configured), Settling: e.learned.known.IsSettling(), Linger: e.opts.Linger,
+		Edge: e.state.configured, NextHop: self(e.state.configured), Settling: e.learned.known.IsSettling(), Linger: e.opts.Linger,
 		Open: e.opts.OpenSpeaker, Writer: e.writer, Hosts: bgpHosts{e}, Events: bgpEvents{e}, Enter: e.ns.enter, Log: e.log,
 	})
 	e.bgp.Store(b)
@@ -70,12 +70,12 @@ func (e *edge) configureBGP() {
 	switch {
 	case b == nil:
 		return
-	case e.configured.BGP == nil:
-		e.reportProblem(bgp.ProblemRun, e.endBGP(false))
+	case e.state.configured.BGP == nil:
+		e.faults.report(bgp.ProblemRun, e.endBGP(false))
 		e.learned.known.Previous = nil
 		e.writer.ReplaceRoutes(nil)
 	default:
-		b.Configure(e.configured)
+		b.Configure(e.state.configured)
 		e.lookHosts()
 	}
 }
@@ -91,9 +91,9 @@ func (e *edge) endBGP(keep bool) error {
 
 // rememberLearned has the remotes of a former process stay until BGP said all anew.
 func (e *edge) rememberLearned() {
-	if e.adopted && e.configured.BGP != nil {
-		previous, err := e.dp.Ports.PreviousRemotes(plan.Segments(e.configured))
-		e.reportProblem("read the remotes of a previous process", err)
+	if e.adopted && e.state.configured.BGP != nil {
+		previous, err := e.state.dp.Ports.PreviousRemotes(plan.Segments(e.state.configured))
+		e.faults.report("read the remotes of a previous process", err)
 		if e.learned.known.Previous = previous; previous == nil {
 			e.learned.known.Previous = make(map[string][]netip.Addr)
 		}
@@ -102,15 +102,15 @@ func (e *edge) rememberLearned() {
 
 // mergeLearned has config be what is configured and what BGP told of other edges.
 func (e *edge) mergeLearned() {
-	known := rib.Snapshot{Configured: e.configured, Previous: e.learned.known.Previous}
+	known := rib.Snapshot{Configured: e.state.configured, Previous: e.learned.known.Previous}
 	if b := e.bgp.Load(); b != nil {
 		known.Learned = b.State().Learned()
 	}
 	e.learned.known = known
 	merged := known.Edge()
-	e.mu.Lock()
-	e.config = merged
-	e.mu.Unlock()
+	e.state.mu.Lock()
+	e.state.config = merged
+	e.state.mu.Unlock()
 }
 
 // tellBGP lets BGP know that tables are in force which took so long to make.
@@ -150,7 +150,7 @@ func (e *edge) sweepBGP() {
 		return
 	}
 	err := b.Sweep()
-	e.reportProblem("remove what a previous process learned", err)
+	e.faults.report("remove what a previous process learned", err)
 	if err == nil {
 		e.learned.known.Previous = nil
 		e.reconcile()

@@ -17,7 +17,7 @@ type bgpHosts struct{ e *edge }
 
 // AtPorts is called by the goroutine of Run.
 func (b bgpHosts) AtPorts() ([]bgp.Host, error) {
-	list, err := b.e.dp.Hosts.Hosts()
+	list, err := b.e.state.dp.Hosts.Hosts()
 	hosts := make([]bgp.Host, 0, len(list))
 	for _, h := range list {
 		hosts = append(hosts, bgp.Host{
@@ -30,11 +30,11 @@ func (b bgpHosts) AtPorts() ([]bgp.Host, error) {
 
 // ByBGP is called by the goroutine of Run.
 func (b bgpHosts) ByBGP() (macs []rib.BGPMAC, arpEntries []rib.ARPEntry, err error) {
-	entries, err := b.e.dp.Hosts.FDB()
+	entries, err := b.e.state.dp.Hosts.FDB()
 	if err != nil {
 		return nil, nil, err
 	}
-	neighbours, err := b.e.dp.Hosts.Neighbours()
+	neighbours, err := b.e.state.dp.Hosts.Neighbours()
 	for _, f := range entries {
 		if f.Origin == datapath.OriginBGP {
 			macs = append(macs, rib.BGPMAC{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote, Sticky: f.Sticky})

@@ -21,11 +21,11 @@ func self(e overlay.Edge) netip.Addr { return gateway.Self(e) }
 // makeGateway makes what this edge does as a gateway, before anything can ask for it.
 func (e *edge) makeGateway() {
 	e.replication = gateway.NewReplication(gateway.ReplicationOptions{
-		NAT: natOf{e}, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.reportProblem,
+		NAT: natOf{e}, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.report,
 	})
 	e.role = gateway.NewRole(e.log, e.replication)
 	e.announcer = gateway.NewAnnouncer(e.role, uplinksOf{e})
-	e.writer = writer.New(writer.Options{Edge: e.config, Role: e.role, Liveness: &e.watched, Enter: e.ns.enter})
+	e.writer = writer.New(writer.Options{Edge: e.state.config, Role: e.role, Liveness: &e.watched, Enter: e.ns.enter})
 	e.pathSelector = pathSelector{e.writer, &e.watched}
 }
 
@@ -41,7 +41,9 @@ func openReplication(o replica.Options) (gateway.Replicator, error) {
 type natOf struct{ e *edge }
 
 func (n natOf) WithSessions(do func(overlay.Edge, gateway.Sessions) error) error {
-	_, err := read(n.e, "NAT sessions", func() (struct{}, error) { return struct{}{}, do(n.e.config, lent{n.e.dp.NAT, n.e.dp.Replicas}) })
+	_, err := read(n.e, "NAT sessions", func() (struct{}, error) {
+		return struct{}{}, do(n.e.state.config, lent{n.e.state.dp.NAT, n.e.state.dp.Replicas})
+	})
 	return err
 }
 
@@ -52,7 +54,7 @@ type lent struct {
 }
 
 func (n natOf) Events() (map[string]uint64, error) {
-	return read(n.e, "events", func() (map[string]uint64, error) { return n.e.dp.Drops.Events() })
+	return read(n.e, "events", func() (map[string]uint64, error) { return n.e.state.dp.Drops.Events() })
 }
 
 // keepLease has the lease be of a data path from now on; nil has none.
@@ -76,13 +78,13 @@ func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) boo
 			}
 		}
 	})
-	u.e.reportProblem(announceProblem, errors.Join(errs...))
+	u.e.faults.report(announceProblem, errors.Join(errs...))
 }
 
 // Resolve is called in the network namespace.
 func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 	known := make(map[gateway.Place]bool)
-	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.dp.Hosts.Neighbours() })
+	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.state.dp.Hosts.Neighbours() })
 	for _, n := range all {
 		known[gateway.Place{Uplink: n.Segment, Addr: n.Addr}] = true
 	}
@@ -95,7 +97,7 @@ func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 			}
 		}
 	})
-	u.e.reportProblem(resolveProblem, errors.Join(errs...))
+	u.e.faults.report(resolveProblem, errors.Join(errs...))
 	return unknown
 }
 
@@ -143,7 +145,7 @@ func (e *edge) watchGateways(ctx context.Context) {
 // steerAndSave steers, and remembers the gateways for a later process.
 func (e *edge) steerAndSave() {
 	e.steer()
-	e.reportProblem(rememberGateways, e.role.Save())
+	e.faults.report(rememberGateways, e.role.Save())
 }
 
 // watchNAT has sessions expire and raises alarms until ctx ends.
@@ -165,7 +167,7 @@ func (e *edge) watchNAT(ctx context.Context) {
 			e.sweepNAT()
 			return e.role.WatchDrain(natOf{e})
 		})
-		e.reportProblem("check the sessions of a drain", err)
+		e.faults.report("check the sessions of a drain", err)
 		sweepAt = begin.Add(max(e.opts.NATSweep, alarm.TimeShare*took))
 	}
 }

@@ -77,7 +77,7 @@ func (a *hostEvents) take() (list []datapath.Move) {
 // followHostEvents hears of hosts that come to ports until unfollowHostEvents, which must be
 // before the data path is closed.
 func (e *edge) followHostEvents() {
-	dp := e.dp
+	dp := e.state.dp
 	if dp == nil {
 		return
 	}
@@ -87,7 +87,7 @@ func (e *edge) followHostEvents() {
 			if ctx.Err() != nil {
 				return
 			}
-			e.reportProblem(followHosts, err)
+			e.faults.report(followHosts, err)
 			select {
 			case <-ctx.Done():
 				return
@@ -141,7 +141,7 @@ func (e *edge) announceMoves() {
 		return
 	}
 	received := make(map[string]bool)
-	for _, s := range e.configured.Segments {
+	for _, s := range e.state.configured.Segments {
 		received[s.Name] = s.EVPN == nil || len(s.Remotes) > 0
 	}
 	moved := slices.DeleteFunc(e.hostEvents.take(), func(m datapath.Move) bool { return !received[m.Segment] })
@@ -153,9 +153,9 @@ func (e *edge) announceMoves() {
 			e.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
-	took, err := alarm.Timed(func() error { return e.dp.HostEvents.Announce(moved) })
+	took, err := alarm.Timed(func() error { return e.state.dp.HostEvents.Announce(moved) })
 	e.hostEvents.next = begin.Add(announceShare * took)
-	e.reportProblem("announce moved hosts", err)
+	e.faults.report("announce moved hosts", err)
 }
 
 // lookMissedHosts looks for those that no event told of, not all the time.
@@ -173,9 +173,9 @@ func (e *edge) lookHosts() {
 		return
 	}
 	begin := time.Now()
-	took, err := alarm.Timed(func() error { return b.Look(e.config.FDB.Ageing) })
+	took, err := alarm.Timed(func() error { return b.Look(e.state.config.FDB.Ageing) })
 	e.hostEvents.nextLook = begin.Add(announceShare * took)
-	e.reportProblem("read the hosts at ports", err)
+	e.faults.report("read the hosts at ports", err)
 }
 
 // lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
@@ -183,7 +183,7 @@ func (e *edge) lookHosts() {
 func (e *edge) lookPorts(hostState host.State) {
 	var there []string
 	down := make(map[string]bool)
-	for _, a := range plan.Attachments(e.config) {
+	for _, a := range plan.Attachments(e.state.config) {
 		if link, ok := hostState.Links[a.Interface]; ok {
 			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
 			down[a.Name] = !link.Up
@@ -192,7 +192,7 @@ func (e *edge) lookPorts(hostState host.State) {
 	if !slices.Equal(there, e.learned.ports) {
 		e.learned.ports = there
 		if b := e.bgp.Load(); b != nil {
-			e.reportProblem("forget the hosts of ports without a link", b.PortsLost(down))
+			e.faults.report("forget the hosts of ports without a link", b.PortsLost(down))
 		}
 		e.lookHosts()
 	}

@@ -117,13 +117,13 @@ func (w *watched) neighbourLives() map[netip.Addr]string {
 // watchOver has the paths watched, if the configuration asks for that.
 func (e *edge) watchOver(hostState host.State) {
 	w := &e.watched
-	if e.config.Underlay.Liveness == nil {
-		e.reportProblem(watchLiveness, e.endLiveness(true))
+	if e.state.config.Underlay.Liveness == nil {
+		e.faults.report(watchLiveness, e.endLiveness(true))
 		return
 	}
 	if w.monitor == nil {
 		monitor, err := e.opts.OpenLiveness(e.log)
-		e.reportProblem(watchLiveness, err)
+		e.faults.report(watchLiveness, err)
 		if err != nil {
 			return
 		}
@@ -134,14 +134,14 @@ func (e *edge) watchOver(hostState host.State) {
 		})
 		w.mu.Unlock()
 		w.SetService(e.role.Service())
-		if e.config.Egress != nil {
+		if e.state.config.Egress != nil {
 			e.role.Wake() // sessions that never answer are judged when patience ends
 		}
 	}
-	peers := plan.Peers(e.config, e.pathSelector.inForce().PathPolicies, hostState.Routes)
-	more, neighbours, err := neighbourPeers(e.config, peers)
+	peers := plan.Peers(e.state.config, e.pathSelector.inForce().PathPolicies, hostState.Routes)
+	more, neighbours, err := neighbourPeers(e.state.config, peers)
 	w.set(neighbours, more)
-	e.reportProblem(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))
+	e.faults.report(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))
 }
 
 // steer moves flows from paths and gateways that died, or to those that came back.
@@ -152,7 +152,7 @@ func (e *edge) steer() {
 		e.offerPrefixes()
 	}
 	if s.Err != nil || s.Failed {
-		e.reportProblem("steer the flows", s.Err)
+		e.faults.report("steer the flows", s.Err)
 	}
 	e.tell(s.Was, s.Now)
 }

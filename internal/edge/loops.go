@@ -150,7 +150,7 @@ func (e *edge) followLoops() {
 
 // watchLoops probes for loops, and lets ports back whose loop is gone.
 func (e *edge) watchLoops() {
-	if e.dp == nil {
+	if e.state.dp == nil {
 		return
 	}
 	thawed := e.loops.pass(time.Now())
@@ -160,7 +160,7 @@ func (e *edge) watchLoops() {
 	if len(thawed) > 0 {
 		e.cutLoops()
 	}
-	e.reportProblem("probe for loops", e.dp.HostEvents.ProbeLoops())
+	e.faults.report("probe for loops", e.state.dp.HostEvents.ProbeLoops())
 }
 
 // cutLoops cuts the ports of loops.
@@ -169,14 +169,14 @@ func (e *edge) cutLoops() {
 	for name := range cut {
 		e.log.Warn("port cut off: its segment has a loop", "port", name)
 	}
-	e.mu.Lock()
+	e.state.mu.Lock()
 	var err error
-	e.writer.Urgent(func() { err = e.dp.Ports.CutPorts(cut) })
-	e.mu.Unlock()
+	e.writer.Urgent(func() { err = e.state.dp.Ports.CutPorts(cut) })
+	e.state.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("%d ports: %w", len(cut), err)
 	}
-	e.reportProblem(cutLooped, err)
+	e.faults.report(cutLooped, err)
 }
 
 // isPatient reports whether the remote of a loop shall cut its port first.

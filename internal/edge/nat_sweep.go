@@ -47,37 +47,37 @@ type natGuard struct {
 
 // sweepNAT lets the expired sessions go, and looks at how full tables and ports are.
 func (e *edge) sweepNAT() {
-	e.mu.RLock()
-	if e.dp == nil || e.config.Egress == nil {
+	e.state.mu.RLock()
+	if e.state.dp == nil || e.state.config.Egress == nil {
 		quiet := len(e.natGuard.Problems) == 0 && e.natGuard.sweptAt.IsZero()
-		e.mu.RUnlock()
+		e.state.mu.RUnlock()
 		if !quiet {
 			e.setNATGuard(natGuard{}, nil)
 		}
 		return
 	}
 	next, err := e.readNATGuard()
-	was, config := e.natGuard, e.config
+	was, config := e.natGuard, e.state.config
 	if err == nil {
 		next.evaluate(was, *config.Egress)
 		next.Problems = append(next.Problems, e.replication.Problems(config, e.role.States(), next.sweptAt)...)
 	} else {
 		next = was
 	}
-	e.mu.RUnlock()
+	e.state.mu.RUnlock()
 	e.setNATGuard(next, err)
 }
 
 // readNATGuard sweeps and reads. mu is held.
 func (e *edge) readNATGuard() (g natGuard, err error) {
-	if g.gcStats, err = e.dp.NAT.NATSweep(); err != nil {
+	if g.gcStats, err = e.state.dp.NAT.NATSweep(); err != nil {
 		return g, err
 	}
 	g.sweptAt = time.Now()
-	if g.pressures, err = e.dp.Egress.PortUsages(mostPressures); err != nil {
+	if g.pressures, err = e.state.dp.Egress.PortUsages(mostPressures); err != nil {
 		return g, err
 	}
-	drops, err := e.dp.Drops.Drops()
+	drops, err := e.state.dp.Drops.Drops()
 	if err != nil {
 		return g, err
 	}
@@ -85,18 +85,18 @@ func (e *edge) readNATGuard() (g natGuard, err error) {
 	for _, d := range drops {
 		g.drops[d.Reason] = d.Packets
 	}
-	events, err := e.dp.Drops.Events()
+	events, err := e.state.dp.Drops.Events()
 	g.natEventsLost, g.earlyDropped = events[gateway.EventsLost], events[eventEarlyDropped]
 	g.known = err == nil
 	return g, err
 }
 
 func (e *edge) setNATGuard(next natGuard, err error) {
-	e.mu.Lock()
+	e.state.mu.Lock()
 	was := e.natGuard.Problems
 	e.natGuard = next
-	e.mu.Unlock()
-	e.reportProblem("sweep the sessions", err)
+	e.state.mu.Unlock()
+	e.faults.report("sweep the sessions", err)
 	e.tell(was, next.Problems)
 }
 

@@ -69,8 +69,8 @@ func (r *reports) obey(probed map[overlay.Pair]int, results map[overlay.Pair]pat
 
 // followReports has what ICMP messages said about paths confirmed by probes, or decides without.
 func (e *edge) followReports() {
-	all, err := e.dp.Paths.PathReports()
-	e.reportProblem(readReports, err)
+	all, err := e.state.dp.Paths.PathReports()
+	e.faults.report(readReports, err)
 	maps.DeleteFunc(e.paths.asked, func(pair overlay.Pair, _ time.Time) bool { return all[pair].MTU == 0 })
 	if len(all) == 0 {
 		return
@@ -118,8 +118,8 @@ func (e *edge) recheck(pair overlay.Pair, r datapath.PathReport, at time.Time) {
 // whether that changes something.
 func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) bool {
 	most := 0 // of its next hops: a message does not say which one it is about
-	for _, one := range plan.PathsOf(e.config, e.hostState, pair) {
-		most = max(most, e.hostState.Routes[one].MTU)
+	for _, one := range plan.PathsOf(e.state.config, e.state.hostState, pair) {
+		most = max(most, e.state.hostState.Routes[one].MTU)
 	}
 	mtu := max(r.VNIMTU, e.leastReported(pair.Remote))
 	if r.VNIMTU == 0 || mtu >= most || r.Age > reportLife {
@@ -128,8 +128,8 @@ func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) 
 	if known, ok := e.paths.probed[pair]; ok && mtu >= known {
 		return false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
 	e.paths.obeyed[pair] = report{mtu, now}
 	return true
 }
@@ -138,15 +138,15 @@ func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) 
 // minimum of IPv6, whatever the encapsulation.
 func (e *edge) leastReported(remote netip.Addr) int {
 	const large = 2 * innerMinimum
-	return innerMinimum + large - plan.InnerMTU(e.config, e.config.Remote(remote).Addrs[0], large)
+	return innerMinimum + large - plan.InnerMTU(e.state.config, e.state.config.Remote(remote).Addrs[0], large)
 }
 
 // decide ends a report.
 func (e *edge) decide(pair overlay.Pair, r datapath.PathReport, outcome string) {
-	e.reportProblem(decideReport, e.dp.Paths.DecidePath(pair))
-	e.mu.Lock()
+	e.faults.report(decideReport, e.state.dp.Paths.DecidePath(pair))
+	e.state.mu.Lock()
 	e.paths.outcomes[outcome]++
-	e.mu.Unlock()
+	e.state.mu.Unlock()
 	level := slog.LevelDebug // what changes nothing: anybody can cause it, every second
 	if outcome == reportConfirmed || outcome == reportUnconfirmed {
 		level = slog.LevelInfo

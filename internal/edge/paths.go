@@ -141,7 +141,7 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 			errs = append(errs, e.endProbes(source))
 		}
 	}
-	e.reportProblem(probeMTUs, errors.Join(errs...))
+	e.faults.report(probeMTUs, errors.Join(errs...))
 	for source, probes := range e.paths.probes {
 		probes.Set(wanted[source])
 	}
@@ -152,8 +152,8 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 			probed[pair] = r.MTU
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
 	e.paths.obey(probed, results, time.Now())
 	return probed
 }
@@ -161,16 +161,16 @@ func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
 // probesWanted are the ceilings of the paths to probe, by where probes leave and by remote.
 func (e *edge) probesWanted(hostState host.State) map[probeSource]map[netip.Addr]int {
 	wanted := make(map[probeSource]map[netip.Addr]int)
-	if !e.config.Underlay.ProbeMTU {
+	if !e.state.config.Underlay.ProbeMTU {
 		return wanted
 	}
-	for _, t := range e.config.Underlay.Local() {
+	for _, t := range e.state.config.Underlay.Local() {
 		if hostState.TEPs[t.Addr] {
 			wanted[probeSource{tep: t.Addr}] = make(map[netip.Addr]int)
 		}
 	}
-	for _, pair := range plan.Pairs(e.config) {
-		for _, one := range plan.PathsOf(e.config, hostState, pair) {
+	for _, pair := range plan.Pairs(e.state.config) {
+		for _, one := range plan.PathsOf(e.state.config, hostState, pair) {
 			path, source := hostState.Routes[one], probeSource{tep: pair.Local}
 			if !hostState.TEPs[pair.Local] {
 				continue
@@ -199,17 +199,17 @@ func (e *edge) openProbes(source probeSource) error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
 	e.paths.probes[source] = e.paths.follow(probes)
 	return nil
 }
 
 func (e *edge) endProbes(source probeSource) error {
-	e.mu.Lock()
+	e.state.mu.Lock()
 	was := e.paths.probes[source]
 	delete(e.paths.probes, source)
-	e.mu.Unlock()
+	e.state.mu.Unlock()
 	was.end()
 	return was.Close()
 }
@@ -233,7 +233,7 @@ type known struct {
 
 // readPaths reads what is known of path MTUs. mu is held.
 func (e *edge) readPaths() (known, error) {
-	reported, err := e.dp.Paths.PathReports()
+	reported, err := e.state.dp.Paths.PathReports()
 	return known{e.paths.results(), maps.Clone(e.paths.obeyed), reported, maps.Clone(e.paths.outcomes)}, err
 }
 

@@ -173,9 +173,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, ns.close()) }()
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
-	e.reportProblem(startConfiguration, passedOver)
+	e.faults.report(startConfiguration, passedOver)
 	endWriter := goWait(context.WithoutCancel(ctx), func(ctx context.Context) {
-		e.writer.Run(ctx, func(err error) { e.reportProblem(writeTables, err) })
+		e.writer.Run(ctx, func(err error) { e.faults.report(writeTables, err) })
 	})
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
@@ -190,7 +190,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	if first.When.IsZero() {
 		first.When, first.By = e.started, "edge"
-		e.keep(first.Revision, false)
+		e.transactions.keep(first.Revision, false)
 	}
 	gate.Open(handler(e))
 	end := e.follow(ctx)
@@ -205,10 +205,12 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	cfg := first.edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision,
-		turn: make(turn, 1), jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
+		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
+		jobs: jobs{make(chan func()), make(chan struct{})}, paths: newPaths(),
 		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
 	}
+	e.faults.log = e.log
+	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.makeGateway()
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
