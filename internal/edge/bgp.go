@@ -34,6 +34,8 @@ type learned struct {
 	left     []rib.Place
 	problems []problem.Problem // at the last look
 	ports    []string          // likewise
+	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
+	nextLook time.Time
 }
 
 func newLearned() learned {

@@ -2,12 +2,16 @@ package edge
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/writer"
 )
@@ -63,3 +67,54 @@ func (b bgpHosts) Solicit(list []bgp.Solicitation) error {
 
 // askSome are asked before others may change tables again.
 const askSome = 32
+
+// lookMissedHosts looks for those that no event told of, not all the time.
+func (e *edge) lookMissedHosts() {
+	if !time.Now().Before(e.learned.nextLook) {
+		e.lookHosts()
+	}
+}
+
+// lookHosts compares the hosts at ports with those that neighbours were told of, and asks
+// those that are about to be forgotten whether they are there.
+func (e *edge) lookHosts() {
+	b := e.bgp.Load()
+	if b == nil {
+		return
+	}
+	begin := time.Now()
+	took, err := alarm.Timed(func() error { return b.Look(e.state.config.FDB.Ageing) })
+	e.learned.nextLook = begin.Add(announceShare * took)
+	e.faults.report("read the hosts at ports", err)
+}
+
+// lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
+// there, as for the kernel's bridge.
+func (e *edge) lookPorts(hostState host.State) {
+	var there []string
+	down := make(map[string]bool)
+	for _, a := range plan.Attachments(e.state.config) {
+		if link, ok := hostState.Links[a.Interface]; ok {
+			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
+			down[a.Name] = !link.Up
+		}
+	}
+	if !slices.Equal(there, e.learned.ports) {
+		e.learned.ports = there
+		if b := e.bgp.Load(); b != nil {
+			e.faults.report("forget the hosts of ports without a link", b.PortsLost(down))
+		}
+		e.lookHosts()
+	}
+}
+
+// hostsTold tells the BGP of an edge of hosts, where it speaks it.
+type hostsTold struct{ e *edge }
+
+func (t hostsTold) hostsMissed() { wake(t.e.learned.missed) }
+
+func (t hostsTold) hostsCame(list []bgp.Host) {
+	if b := t.e.bgp.Load(); b != nil {
+		b.HostsCame(list)
+	}
+}

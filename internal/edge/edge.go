@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -73,12 +72,10 @@ type edge struct {
 	offloads *schedule.Probes
 
 	// Of BGP: nil without.
-	bgp           atomic.Pointer[bgp.Process]
-	learned       learned
-	hostEvents    hostEvents
-	loops         loops
-	tep           netip.Addr // the first of this edge
-	endHostEvents func()
+	bgp        atomic.Pointer[bgp.Process]
+	learned    learned
+	hostEvents hostEvents
+	loops      loops
 
 	transactions transactions
 	jobs         jobs
@@ -122,7 +119,7 @@ func (e *edge) start(ctx context.Context) error {
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
-	e.followHostEvents()
+	e.hostEvents.follow()
 	e.followBGP()
 	freeMemory(e.state.config)
 	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
@@ -225,9 +222,9 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 const tickEvery = 50 * time.Millisecond
 
 func (e *edge) tick() {
-	e.announceMoves()
+	e.hostEvents.announceMoves()
 	e.followReports()
-	e.followLoops()
+	e.loops.follow()
 	e.faults.report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
 
@@ -314,10 +311,10 @@ func (e *edge) succeed() {
 	if e.successor.dp == nil {
 		return
 	}
-	e.unfollowHostEvents()
+	e.hostEvents.unfollow()
 	err := e.state.dp.Owner.Close()
 	e.state.dp, e.successor.dp = e.successor.dp, nil
-	e.followHostEvents()
+	e.hostEvents.follow()
 	e.faults.report(closeDataPath, err)
 	e.faults.report(keepLease, e.keepLease(e.state.dp)) // until now it was the former handle's
 }
@@ -393,7 +390,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
-	e.unfollowHostEvents()
+	e.hostEvents.unfollow()
 	unspoken := e.endBGP(!remove) // first, so that the others send no more
 	e.state.mu.Lock()
 	dp := e.state.dp

@@ -179,7 +179,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	})
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
-		e.unfollowHostEvents()
+		e.hostEvents.unfollow()
 		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.replication.Close())
 		endAnnouncer()
 		endLease()
@@ -207,11 +207,13 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
 		jobs: jobs{make(chan func()), make(chan struct{})}, paths: newPaths(),
-		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
+		ns: ns, learned: newLearned(),
 	}
 	e.faults.log = e.log
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.makeGateway()
+	e.loops = newLoops(e)
+	e.hostEvents = newHostEvents(e)
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
 }
