@@ -11,11 +11,11 @@ import (
 	"github.com/selvage/selvage/internal/prove/proof"
 )
 
-// read holds the edge still while f makes a document of it.
-func read[T any](e *edge, what string, f func() (T, error)) (document T, err error) {
-	e.state.mu.RLock()
-	defer e.state.mu.RUnlock()
-	if e.state.dp == nil {
+// read holds an edge still while f makes a document of it.
+func read[T any](s *state, what string, f func() (T, error)) (document T, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.dp == nil {
 		return document, fmt.Errorf("%s: the data path was lost, the edge stops", what)
 	}
 	if document, err = f(); err != nil {
@@ -38,7 +38,7 @@ type served struct{ e *edge }
 
 // Read implements apiserver.Edge.
 func (s served) Read(what string, do func(*apiserver.State) error) error {
-	_, err := read(s.e, what, func() (struct{}, error) { return struct{}{}, do(stateOf(s.e)) })
+	_, err := read(&s.e.state, what, func() (struct{}, error) { return struct{}{}, do(stateOf(s.e)) })
 	return err
 }
 
@@ -67,7 +67,7 @@ func stateOf(e *edge) *apiserver.State {
 			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),
 		},
 		NAT: apiserver.NAT{
-			GCStats: e.natGuard.gcStats, SweptAt: e.natGuard.sweptAt, Fullest: e.natGuard.pressures, Problems: e.natGuard.Problems,
+			GCStats: e.natWatch.guard.gcStats, SweptAt: e.natWatch.guard.sweptAt, Fullest: e.natWatch.guard.pressures, Problems: e.natWatch.guard.Problems,
 		},
 		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.of(applyTables) != nil, Problems: e.allProblems,
 	}
@@ -84,7 +84,7 @@ func (p servedPaths) Routes() []plan.Table { return p.e.pathSelector.routes() }
 
 // Read implements apiserver.Paths.
 func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
-	known, err := p.e.readPaths()
+	known, err := p.e.reports.read()
 	if err != nil {
 		return r, err
 	}

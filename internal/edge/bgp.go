@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/gateway"
@@ -170,6 +171,6 @@ func (e *edge) bgpProblems() []problem.Problem {
 // watchBGP logs problems that come and go.
 func (e *edge) watchBGP() {
 	now := e.bgpProblems()
-	e.tell(e.learned.problems, now)
+	alarm.LogChanges(e.log, e.learned.problems, now)
 	e.learned.problems = now
 }

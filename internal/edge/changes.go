@@ -163,7 +163,7 @@ func (c changes) difference(was, next candidate) (info api.ApplyInfo, err error)
 	info = api.ApplyInfo{Edge: next.edge.Name, Changes: apiserver.Changes(was.Source, next.Source)}
 	info.Omitted = max(0, len(info.Changes)-api.MaxChanges)
 	info.Changes = info.Changes[:len(info.Changes)-info.Omitted]
-	info.Effects, err = read(c.e, "connections", func() (api.ApplyEffects, error) {
+	info.Effects, err = read(&c.e.state, "connections", func() (api.ApplyEffects, error) {
 		return apiserver.Effects(stateOf(c.e), next.edge, next.rules.policy)
 	})
 	info.Effects.Programs = !reflect.DeepEqual(dataPathConfig(was.edge, c.e.opts), dataPathConfig(next.edge, c.e.opts))

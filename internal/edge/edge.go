@@ -54,11 +54,12 @@ type edge struct {
 	successor    successor // of dp
 	adopted      bool
 	paths        paths
+	reports      reports
 	writer       *writer.Writer
 	pathSelector pathSelector
 	watched      watched
 	alarms       alarms
-	natGuard     natGuard
+	natWatch     natWatch
 	problems     []problem.Problem // of the last reconciliation
 	faults       faults            // of what is tried again, by what it is
 
@@ -208,7 +209,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-age.C:
 			e.age()
 			e.lookHosts()
-			e.expireReports()
+			e.reports.expire()
 		case job := <-e.jobs.todo:
 			job()
 		case <-hangup:
@@ -223,7 +224,7 @@ const tickEvery = 50 * time.Millisecond
 
 func (e *edge) tick() {
 	e.hostEvents.announceMoves()
-	e.followReports()
+	e.reports.follow()
 	e.loops.follow()
 	e.faults.report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
@@ -241,7 +242,7 @@ func (e *edge) reconcile() {
 	if err != nil {
 		return
 	}
-	planned, err := e.planTables(hostState, e.probe(hostState))
+	planned, err := e.planTables(hostState, e.paths.probe(hostState))
 	if err != nil {
 		e.faults.report(applyTables, err)
 		return
@@ -259,7 +260,7 @@ func (e *edge) reconcile() {
 		e.release(hostState)
 	}
 	e.watchOver(hostState)
-	e.tell(was, now)
+	alarm.LogChanges(e.log, was, now)
 	if err == nil {
 		e.tellBGP(max(time.Since(begin), time.Nanosecond))
 		e.lookPorts(hostState)
@@ -318,9 +319,6 @@ func (e *edge) succeed() {
 	e.faults.report(closeDataPath, err)
 	e.faults.report(keepLease, e.keepLease(e.state.dp)) // until now it was the former handle's
 }
-
-// tell logs the problems that are new and those that are over.
-func (e *edge) tell(was, now []problem.Problem) { alarm.LogChanges(e.log, was, now) }
 
 // ensure changes the host before the tables are changed: devices that they will
 // name are made, and those that the ones in force name are kept. It reports
@@ -420,7 +418,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natGuard.Problems, e.offloads.Problems(e.state.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
 	faults := e.faults.all()
 	for _, what := range slices.Sorted(maps.Keys(faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})

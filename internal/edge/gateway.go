@@ -5,9 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
-	"time"
 
-	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
@@ -21,7 +19,7 @@ func self(e overlay.Edge) netip.Addr { return gateway.Self(e) }
 // makeGateway makes what this edge does as a gateway, before anything can ask for it.
 func (e *edge) makeGateway() {
 	e.replication = gateway.NewReplication(gateway.ReplicationOptions{
-		NAT: natOf{e}, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.report,
+		NAT: natOf{&e.state}, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.report,
 	})
 	e.role = gateway.NewRole(e.log, e.replication)
 	e.announcer = gateway.NewAnnouncer(e.role, uplinksOf{e})
@@ -38,11 +36,11 @@ func openReplication(o replica.Options) (gateway.Replicator, error) {
 }
 
 // natOf lends the sessions of an edge to its gateway.
-type natOf struct{ e *edge }
+type natOf struct{ state *state }
 
 func (n natOf) WithSessions(do func(overlay.Edge, gateway.Sessions) error) error {
-	_, err := read(n.e, "NAT sessions", func() (struct{}, error) {
-		return struct{}{}, do(n.e.state.config, lent{n.e.state.dp.NAT, n.e.state.dp.Replicas})
+	_, err := read(n.state, "NAT sessions", func() (struct{}, error) {
+		return struct{}{}, do(n.state.config, lent{n.state.dp.NAT, n.state.dp.Replicas})
 	})
 	return err
 }
@@ -54,7 +52,7 @@ type lent struct {
 }
 
 func (n natOf) Events() (map[string]uint64, error) {
-	return read(n.e, "events", func() (map[string]uint64, error) { return n.e.state.dp.Drops.Events() })
+	return read(n.state, "events", func() (map[string]uint64, error) { return n.state.dp.Drops.Events() })
 }
 
 // keepLease has the lease be of a data path from now on; nil has none.
@@ -84,7 +82,7 @@ func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) boo
 // Resolve is called in the network namespace.
 func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 	known := make(map[gateway.Place]bool)
-	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.state.dp.Hosts.Neighbours() })
+	all, err := read(&u.e.state, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.state.dp.Hosts.Neighbours() })
 	for _, n := range all {
 		known[gateway.Place{Uplink: n.Segment, Addr: n.Addr}] = true
 	}
@@ -116,7 +114,7 @@ func (e *edge) resolveNextHops(ctx context.Context) {
 	if err := e.ns.enter(); err != nil {
 		e.log.Error(resolveProblem, "err", err)
 	}
-	gateway.NewNextHops(e.role, natOf{e}, uplinksOf{e}).Run(ctx)
+	gateway.NewNextHops(e.role, natOf{&e.state}, uplinksOf{e}).Run(ctx)
 }
 
 // announceAddresses runs the announcer in the network namespace, until ctx ends.
@@ -146,28 +144,4 @@ func (e *edge) watchGateways(ctx context.Context) {
 func (e *edge) steerAndSave() {
 	e.steer()
 	e.faults.report(rememberGateways, e.role.Save())
-}
-
-// watchNAT has sessions expire and raises alarms until ctx ends.
-func (e *edge) watchNAT(ctx context.Context) {
-	tick := time.NewTicker(alarm.LogEvery)
-	defer tick.Stop()
-	var sweepAt time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		begin := time.Now()
-		if begin.Before(sweepAt) {
-			continue
-		}
-		took, err := alarm.Timed(func() error {
-			e.sweepNAT()
-			return e.role.WatchDrain(natOf{e})
-		})
-		e.faults.report("check the sessions of a drain", err)
-		sweepAt = begin.Add(max(e.opts.NATSweep, alarm.TimeShare*took))
-	}
 }

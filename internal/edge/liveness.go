@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -154,7 +155,7 @@ func (e *edge) steer() {
 	if s.Err != nil || s.Failed {
 		e.faults.report("steer the flows", s.Err)
 	}
-	e.tell(s.Was, s.Now)
+	alarm.LogChanges(e.log, s.Was, s.Now)
 }
 
 // endLiveness ends the watching. With leave the remotes are told first, for whom it is

@@ -14,9 +14,9 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 	if b := p.e.bgp.Load(); b != nil {
 		f.Advertised = b.State().Statuses()
 	}
-	return read(p.e, "proof", func() (proof.Facts, error) {
+	return read(&p.e.state, "proof", func() (proof.Facts, error) {
 		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, self(p.e.state.config), p.e.pathSelector.routes()
-		known, err := p.e.readPaths()
+		known, err := p.e.reports.read()
 		if err != nil {
 			return f, err
 		}

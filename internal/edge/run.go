@@ -206,12 +206,15 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
-		jobs: jobs{make(chan func()), make(chan struct{})}, paths: newPaths(),
-		ns: ns, learned: newLearned(),
+		jobs: jobs{make(chan func()), make(chan struct{})},
+		ns:   ns, learned: newLearned(),
 	}
 	e.faults.log = e.log
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.makeGateway()
+	e.reports = newReports(e)
+	e.paths = newPaths(e)
+	e.natWatch = newNATWatch(e)
 	e.loops = newLoops(e)
 	e.hostEvents = newHostEvents(e)
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
@@ -222,7 +225,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.natWatch.run, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.offloads.Run,
 	} {
 		ends = append(ends, goWait(ctx, watch))
 	}
