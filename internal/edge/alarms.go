@@ -30,7 +30,7 @@ func (a alarms) look(e *edge) {
 	a.limits.Look(e.state.dp.Limits)
 	inForce := e.pathSelector.inForce()
 	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
-	e.watchBGP()
+	e.bgp.watch()
 	a.log.Look()
 }
 

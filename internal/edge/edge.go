@@ -12,11 +12,9 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
-	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
@@ -72,9 +70,7 @@ type edge struct {
 	ns       namespace
 	offloads *schedule.Probes
 
-	// Of BGP: nil without.
-	bgp        atomic.Pointer[bgp.Process]
-	learned    learned
+	bgp        peering
 	hostEvents hostEvents
 	loops      loops
 
@@ -116,12 +112,12 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
 	e.faults.report(rememberGateways, e.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
-	e.rememberLearned()
+	e.bgp.remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
 	e.hostEvents.follow()
-	e.followBGP()
+	e.bgp.follow()
 	freeMemory(e.state.config)
 	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.state.config.Segments), "ports", len(e.state.config.Ports))
@@ -196,19 +192,21 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-resync.C:
 			e.reconcile()
 			e.alarms.look(e)
-		case <-e.learned.remotes:
+		case <-e.bgp.remotes:
 			e.reconcile()
-		case <-e.learned.missed:
-			e.lookMissedHosts()
-		case <-e.learned.complete:
-			e.sweepBGP()
+		case <-e.bgp.missed:
+			e.bgp.lookMissedHosts()
+		case <-e.bgp.complete:
+			if e.bgp.sweep() {
+				e.reconcile()
+			}
 		case <-e.paths.found:
 			e.reconcile()
 		case <-tick.C:
 			e.tick()
 		case <-age.C:
 			e.age()
-			e.lookHosts()
+			e.bgp.lookHosts()
 			e.reports.expire()
 		case job := <-e.jobs.todo:
 			job()
@@ -233,7 +231,7 @@ func (e *edge) tick() {
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
 	begin := time.Now()
-	e.mergeLearned()
+	e.bgp.merge()
 	hostState, err := e.host.Observe(plan.Want(e.state.config))
 	if err == nil && e.ensure(hostState) {
 		hostState, err = e.host.Observe(plan.Want(e.state.config))
@@ -259,17 +257,17 @@ func (e *edge) reconcile() {
 	if err == nil {
 		e.release(hostState)
 	}
-	e.watchOver(hostState)
+	e.watched.watchOver(hostState)
 	alarm.LogChanges(e.log, was, now)
 	if err == nil {
-		e.tellBGP(max(time.Since(begin), time.Nanosecond))
-		e.lookPorts(hostState)
+		e.bgp.applied(max(time.Since(begin), time.Nanosecond))
+		e.bgp.lookPorts(hostState)
 	}
 }
 
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
 func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
-	config, ruled, noLearning, keep := e.state.config, e.state.ruled, plan.NoLearning(e.state.configured, e.state.config), e.learned.known.IsSettling()
+	config, ruled, noLearning, keep := e.state.config, e.state.ruled, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
 	return e.writer.Plan(writer.Change{
 		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
@@ -289,7 +287,7 @@ func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	defer e.state.mu.Unlock()
 	applied, err := e.writer.Apply(p)
 	e.state.hostState, e.problems = p.HostState, applied.Problems
-	e.learned.left = rib.LeftOut(err).Routes
+	e.bgp.left = rib.LeftOut(err).Routes
 	if applied.Begun {
 		e.succeed()
 	}
@@ -362,9 +360,9 @@ func (e *edge) age() {
 
 // applyConfig makes host, data path and BGP what the configuration that is wanted asks for.
 func (e *edge) applyConfig() {
-	e.configureBGP()
+	e.bgp.configure()
 	e.reconcile()
-	e.followBGP()
+	e.bgp.follow()
 }
 
 // reopen loads the programs anew when next needs that, beside those that are in force: they are steered
@@ -389,7 +387,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
 	e.hostEvents.unfollow()
-	unspoken := e.endBGP(!remove) // first, so that the others send no more
+	unspoken := e.bgp.end(!remove) // first, so that the others send no more
 	e.state.mu.Lock()
 	dp := e.state.dp
 	unopened := e.successor.close()
@@ -404,11 +402,11 @@ func (e *edge) stop(remove bool) error {
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
-		return errors.Join(unspoken, e.replication.Close(), e.endLiveness(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.replication.Close(), e.watched.close(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.writer.Stand()
-	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
+	left := e.watched.close(true) // first, so that the remotes send no more while it ends
 	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
@@ -418,7 +416,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
 	faults := e.faults.all()
 	for _, what := range slices.Sorted(maps.Keys(faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})

@@ -52,7 +52,7 @@ type hostTold interface {
 }
 
 func newHostEvents(e *edge) hostEvents {
-	return hostEvents{log: e.log, state: &e.state, faults: &e.faults, loops: &e.loops, bgp: hostsTold{e}}
+	return hostEvents{log: e.log, state: &e.state, faults: &e.faults, loops: &e.loops, bgp: &e.bgp}
 }
 
 // add has a move wait, unless its port has too many that do. mu is held.

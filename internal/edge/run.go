@@ -180,7 +180,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
 		e.hostEvents.unfollow()
-		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.replication.Close())
+		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -207,11 +207,16 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
 		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
 		jobs: jobs{make(chan func()), make(chan struct{})},
-		ns:   ns, learned: newLearned(),
+		ns:   ns,
 	}
 	e.faults.log = e.log
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.makeGateway()
+	e.watched = newWatched(e, func() {
+		e.steerAndSave()
+		e.bgp.failNeighbours()
+	})
+	e.bgp = newPeering(e)
 	e.reports = newReports(e)
 	e.paths = newPaths(e)
 	e.natWatch = newNATWatch(e)
