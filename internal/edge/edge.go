@@ -61,15 +61,10 @@ type edge struct {
 	problems     []problem.Problem // of the last reconciliation
 	faults       faults            // of what is tried again, by what it is
 
-	// Of egress.
-	role        *gateway.Role
-	replication *gateway.Replication
-	announcer   *gateway.Announcer
-	lease       gateway.Lease
-
 	ns       namespace
 	offloads *schedule.Probes
 
+	egress     egress
 	bgp        peering
 	hostEvents hostEvents
 	loops      loops
@@ -107,11 +102,11 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
-	if err := e.keepLease(dp); err != nil {
+	if err := e.egress.keepLease(dp); err != nil {
 		return err
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
-	e.faults.report(rememberGateways, e.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
+	e.faults.report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
 	e.bgp.remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
@@ -245,15 +240,15 @@ func (e *edge) reconcile() {
 		e.faults.report(applyTables, err)
 		return
 	}
-	was := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
+	was := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems())
 	came, err := e.apply(planned)
-	now := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
+	now := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems())
 	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
 	e.faults.report(applyTables, err)
-	e.announcer.Announce(came)
-	e.faults.report(replicateProblem, e.replication.Set(e.state.config))
+	e.egress.announcer.Announce(came)
+	e.faults.report(replicateProblem, e.egress.replication.Set(e.state.config))
 	if err == nil {
 		e.release(hostState)
 	}
@@ -315,7 +310,7 @@ func (e *edge) succeed() {
 	e.state.dp, e.successor.dp = e.successor.dp, nil
 	e.hostEvents.follow()
 	e.faults.report(closeDataPath, err)
-	e.faults.report(keepLease, e.keepLease(e.state.dp)) // until now it was the former handle's
+	e.faults.report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
 }
 
 // ensure changes the host before the tables are changed: devices that they will
@@ -393,7 +388,7 @@ func (e *edge) stop(remove bool) error {
 	unopened := e.successor.close()
 	e.state.dp = nil
 	e.state.mu.Unlock()
-	unspoken = errors.Join(unspoken, unopened, e.keepLease(nil))
+	unspoken = errors.Join(unspoken, unopened, e.egress.keepLease(nil))
 	if dp == nil {
 		return unspoken
 	}
@@ -402,12 +397,12 @@ func (e *edge) stop(remove bool) error {
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
-		return errors.Join(unspoken, e.replication.Close(), e.watched.close(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.egress.replication.Close(), e.watched.close(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.writer.Stand()
 	left := e.watched.close(true) // first, so that the remotes send no more while it ends
-	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
+	err := errors.Join(unspoken, left, e.egress.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
@@ -416,7 +411,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
 	faults := e.faults.all()
 	for _, what := range slices.Sorted(maps.Keys(faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})

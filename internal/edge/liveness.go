@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
@@ -50,7 +49,7 @@ type watched struct {
 
 func newWatched(e *edge, changed func()) watched {
 	return watched{
-		log: e.log, state: &e.state, faults: &e.faults, role: e.role, open: e.opts.OpenLiveness, inForce: e.pathSelector.inForce, changed: changed,
+		log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, open: e.opts.OpenLiveness, inForce: e.pathSelector.inForce, changed: changed,
 	}
 }
 
@@ -176,17 +175,4 @@ func (w *watched) close(leave bool) error {
 		left = monitor.Leave(ctx)
 	}
 	return errors.Join(left, monitor.Close())
-}
-
-// steer moves flows from paths and gateways that died, or to those that came back.
-func (e *edge) steer() {
-	s := e.writer.Steer()
-	e.announcer.Announce(s.Came)
-	if s.Moved {
-		e.bgp.offerPrefixes()
-	}
-	if s.Err != nil || s.Failed {
-		e.faults.report("steer the flows", s.Err)
-	}
-	alarm.LogChanges(e.log, s.Was, s.Now)
 }

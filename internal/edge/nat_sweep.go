@@ -60,7 +60,7 @@ type natWatch struct {
 }
 
 func newNATWatch(e *edge) natWatch {
-	return natWatch{log: e.log, state: &e.state, faults: &e.faults, role: e.role, replication: e.replication, every: e.opts.NATSweep}
+	return natWatch{log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, replication: e.egress.replication, every: e.opts.NATSweep}
 }
 
 // run has sessions expire and raises alarms until ctx ends.

@@ -177,10 +177,10 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	endWriter := goWait(context.WithoutCancel(ctx), func(ctx context.Context) {
 		e.writer.Run(ctx, func(err error) { e.faults.report(writeTables, err) })
 	})
-	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
+	endAnnouncer, endLease := goWait(ctx, e.egress.announceAddresses), goWait(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
 		e.hostEvents.unfollow()
-		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.replication.Close())
+		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.egress.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -211,9 +211,11 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	}
 	e.faults.log = e.log
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
-	e.makeGateway()
+	e.egress = newEgress(e)
+	e.writer = e.egress.writer
+	e.pathSelector = pathSelector{e.writer, &e.watched}
 	e.watched = newWatched(e, func() {
-		e.steerAndSave()
+		e.egress.steerAndSave()
 		e.bgp.failNeighbours()
 	})
 	e.bgp = newPeering(e)
@@ -230,7 +232,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.natWatch.run, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.egress.watch, e.natWatch.run, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
 	} {
 		ends = append(ends, goWait(ctx, watch))
 	}
