@@ -16,7 +16,7 @@ type alarms struct {
 }
 
 func newAlarms(e *edge) alarms {
-	o := alarm.Options{Log: e.log, Report: e.reportProblem}
+	o := alarm.Options{Log: e.log, Report: e.faults.report}
 	return alarms{
 		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
 		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}),
@@ -25,12 +25,12 @@ func newAlarms(e *edge) alarms {
 
 // look has those look that have no goroutine of their own.
 func (a alarms) look(e *edge) {
-	a.nextHops.Look(e.dp.Drops)
-	a.flowCache.Look(e.config.FlowCache, e.dp.Flows)
-	a.limits.Look(e.dp.Limits)
+	a.nextHops.Look(e.state.dp.Drops)
+	a.flowCache.Look(e.state.config.FlowCache, e.state.dp.Flows)
+	a.limits.Look(e.state.dp.Limits)
 	inForce := e.pathSelector.inForce()
-	a.balance.Look(e.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
-	e.watchBGP()
+	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
+	e.bgp.watch()
 	a.log.Look()
 }
 
@@ -38,12 +38,12 @@ func (a alarms) look(e *edge) {
 type firewallOf struct{ e *edge }
 
 func (f firewallOf) WithFirewall(do func(overlay.Firewall, alarm.Conntrack) error) (bool, error) {
-	f.e.mu.RLock()
-	defer f.e.mu.RUnlock()
-	if f.e.dp == nil || f.e.config.Firewall == nil {
+	f.e.state.mu.RLock()
+	defer f.e.state.mu.RUnlock()
+	if f.e.state.dp == nil || f.e.state.config.Firewall == nil {
 		return false, nil
 	}
-	return true, do(*f.e.config.Firewall, conntrack{f.e.dp.Firewall, f.e.dp.Drops})
+	return true, do(*f.e.state.config.Firewall, conntrack{f.e.state.dp.Firewall, f.e.state.dp.Drops})
 }
 
 // conntrack is the firewall of a data path, and what it counts.

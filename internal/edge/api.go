@@ -11,11 +11,11 @@ import (
 	"github.com/selvage/selvage/internal/prove/proof"
 )
 
-// read holds the edge still while f makes a document of it.
-func read[T any](e *edge, what string, f func() (T, error)) (document T, err error) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	if e.dp == nil {
+// read holds an edge still while f makes a document of it.
+func read[T any](s *state, what string, f func() (T, error)) (document T, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.dp == nil {
 		return document, fmt.Errorf("%s: the data path was lost, the edge stops", what)
 	}
 	if document, err = f(); err != nil {
@@ -38,25 +38,25 @@ type served struct{ e *edge }
 
 // Read implements apiserver.Edge.
 func (s served) Read(what string, do func(*apiserver.State) error) error {
-	_, err := read(s.e, what, func() (struct{}, error) { return struct{}{}, do(stateOf(s.e)) })
+	_, err := read(&s.e.state, what, func() (struct{}, error) { return struct{}{}, do(stateOf(s.e)) })
 	return err
 }
 
 // ReadInLoop implements apiserver.Edge.
 func (s served) ReadInLoop(what string, do func(*apiserver.State) error) error {
-	_, err := inLoop(s.e, func() (struct{}, error) { return struct{}{}, s.Read(what, do) })
+	_, err := inLoop(s.e.jobs, func() (struct{}, error) { return struct{}{}, s.Read(what, do) })
 	return err
 }
 
 // stateOf is an edge as of now. Its mu is held.
 func stateOf(e *edge) *apiserver.State {
-	dp := e.dp
+	dp := e.state.dp
 	return &apiserver.State{
 		Process: apiserver.Process{
 			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.inode,
 		},
-		Config: e.config, Host: e.hostState,
-		Rules: apiserver.Rules{Firewall: e.ruled.policy, Shadows: e.ruled.shadows, Egress: e.ruled.egress},
+		Config: e.state.config, Host: e.state.hostState,
+		Rules: apiserver.Rules{Firewall: e.state.ruled.policy, Shadows: e.state.ruled.shadows, Egress: e.state.ruled.egress},
 		DataPath: apiserver.DataPath{
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
 			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,
@@ -67,9 +67,9 @@ func stateOf(e *edge) *apiserver.State {
 			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),
 		},
 		NAT: apiserver.NAT{
-			GCStats: e.natGuard.gcStats, SweptAt: e.natGuard.sweptAt, Fullest: e.natGuard.pressures, Problems: e.natGuard.Problems,
+			GCStats: e.natWatch.guard.gcStats, SweptAt: e.natWatch.guard.sweptAt, Fullest: e.natWatch.guard.pressures, Problems: e.natWatch.guard.Problems,
 		},
-		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.of(applyTables) != nil, Problems: e.allProblems,
+		Gateways: e.egress.role, Replication: e.egress.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.of(applyTables) != nil, Problems: e.allProblems,
 	}
 }
 
@@ -84,7 +84,7 @@ func (p servedPaths) Routes() []plan.Table { return p.e.pathSelector.routes() }
 
 // Read implements apiserver.Paths.
 func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
-	known, err := p.e.readPaths()
+	known, err := p.e.reports.read()
 	if err != nil {
 		return r, err
 	}
@@ -107,7 +107,7 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 
 // bgp is nil without BGP.
 func (s served) bgp() *apiserver.BGP {
-	b := s.e.bgp.Load()
+	b := s.e.bgp.process.Load()
 	if b == nil {
 		return nil
 	}
@@ -119,6 +119,6 @@ type drained struct{ e *edge }
 
 // SetDrain implements apiserver.Drainer.
 func (d drained) SetDrain(wish *gateway.Drain) {
-	d.e.role.SetDrain(wish)
-	d.e.steerAndSave()
+	d.e.egress.role.SetDrain(wish)
+	d.e.egress.steerAndSave()
 }

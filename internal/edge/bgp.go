@@ -2,9 +2,12 @@ package edge
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/gateway"
@@ -23,111 +26,130 @@ func openSpeaker(ctx context.Context, o speaker.Options) (bgp.Speaker, error) {
 	return s, nil
 }
 
-// learned is what BGP has the goroutine of Run do, and what that remembers of it.
-type learned struct {
+// peering is the BGP of an edge: whether it speaks it, what BGP has the goroutine of Run do, and
+// what that remembers of it.
+type peering struct {
+	log    *slog.Logger
+	state  *state
+	faults *faults
+	writer *writer.Writer
+	role   *gateway.Role
+	linger time.Duration
+	open   func(context.Context, speaker.Options) (bgp.Speaker, error)
+	enter  func() error                 // the network namespace of the edge
+	failed func() map[netip.Addr]string // the neighbours whose liveness sessions failed just now, and why
+
+	process atomic.Pointer[bgp.Process] // nil without BGP
+
 	remotes  chan struct{} // has a mark when there are other remotes
 	missed   chan struct{} // when hosts may have come that nobody told of
 	complete chan struct{} // when neighbours said all after a restart
 	// known is what is merged into the edge's config, as of the last reconciliation.
 	known rib.Snapshot
 	// left are the routes that the tables in force have no room for.
-	left     []rib.Place
-	problems []problem.Problem // at the last look
-	ports    []string          // likewise
+	left   []rib.Place
+	logged []problem.Problem // at the last look
+	ports  []string          // likewise
+	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
+	nextLook time.Time
 }
 
-func newLearned() learned {
-	return learned{remotes: make(chan struct{}, 1), missed: make(chan struct{}, 1), complete: make(chan struct{}, 1)}
+func newPeering(e *edge) peering {
+	return peering{
+		log: e.log, state: &e.state, faults: &e.faults, writer: e.writer, role: e.egress.role, linger: e.opts.Linger, open: e.opts.OpenSpeaker,
+		enter: e.ns.enter, failed: e.watched.failed,
+		remotes: make(chan struct{}, 1), missed: make(chan struct{}, 1), complete: make(chan struct{}, 1),
+	}
 }
 
 // bgpEvents has the goroutine of Run do what BGP asks for.
-type bgpEvents struct{ e *edge }
+type bgpEvents struct{ p *peering }
 
-func (b bgpEvents) RemotesChanged()                { wake(b.e.learned.remotes) }
-func (b bgpEvents) Settled()                       { wake(b.e.learned.complete) }
-func (b bgpEvents) HostsMissed()                   { wake(b.e.learned.missed) }
-func (b bgpEvents) Problem(what string, err error) { b.e.reportProblem(what, err) }
+func (b bgpEvents) RemotesChanged()                { wake(b.p.remotes) }
+func (b bgpEvents) Settled()                       { wake(b.p.complete) }
+func (b bgpEvents) HostsMissed()                   { b.p.hostsMissed() }
+func (b bgpEvents) Problem(what string, err error) { b.p.faults.report(what, err) }
 
-// followBGP has the edge speak BGP if the configuration asks for that. It is called when
+// follow has the edge speak BGP if the configuration asks for that. It is called when
 // tables are in force.
-func (e *edge) followBGP() {
-	if e.configured.BGP == nil || e.bgp.Load() != nil {
+func (p *peering) follow() {
+	if p.state.configured.BGP == nil || p.process.Load() != nil {
 		return
 	}
 	b := bgp.Start(bgp.Options{
-		Edge: e.configured, NextHop: self(e.configured), Settling: e.learned.known.IsSettling(), Linger: e.opts.Linger,
-		Open: e.opts.OpenSpeaker, Writer: e.writer, Hosts: bgpHosts{e}, Events: bgpEvents{e}, Enter: e.ns.enter, Log: e.log,
+		Edge: p.state.configured, NextHop: self(p.state.configured), Settling: p.known.IsSettling(), Linger: p.linger,
+		Open: p.open, Writer: p.writer, Hosts: bgpHosts{p}, Events: bgpEvents{p}, Enter: p.enter, Log: p.log,
 	})
-	e.bgp.Store(b)
-	e.offerPrefixes()
-	e.lookHosts()
+	p.process.Store(b)
+	p.offerPrefixes()
+	p.lookHosts()
 	b.Speak()
 }
 
-// configureBGP follows a change of the configuration, before the tables do.
-func (e *edge) configureBGP() {
-	b := e.bgp.Load()
+// configure follows a change of the configuration, before the tables do.
+func (p *peering) configure() {
+	b := p.process.Load()
 	switch {
 	case b == nil:
 		return
-	case e.configured.BGP == nil:
-		e.reportProblem(bgp.ProblemRun, e.endBGP(false))
-		e.learned.known.Previous = nil
-		e.writer.ReplaceRoutes(nil)
+	case p.state.configured.BGP == nil:
+		p.faults.report(bgp.ProblemRun, p.end(false))
+		p.known.Previous = nil
+		p.writer.ReplaceRoutes(nil)
 	default:
-		b.Configure(e.configured)
-		e.lookHosts()
+		b.Configure(p.state.configured)
+		p.lookHosts()
 	}
 }
 
-// endBGP ends the sessions. With keep neighbours go by what they heard for the time of a
+// end ends the sessions. With keep neighbours go by what they heard for the time of a
 // graceful restart.
-func (e *edge) endBGP(keep bool) error {
-	if b := e.bgp.Swap(nil); b != nil {
+func (p *peering) end(keep bool) error {
+	if b := p.process.Swap(nil); b != nil {
 		return b.Close(keep)
 	}
 	return nil
 }
 
-// rememberLearned has the remotes of a former process stay until BGP said all anew.
-func (e *edge) rememberLearned() {
-	if e.adopted && e.configured.BGP != nil {
-		previous, err := e.dp.Ports.PreviousRemotes(plan.Segments(e.configured))
-		e.reportProblem("read the remotes of a previous process", err)
-		if e.learned.known.Previous = previous; previous == nil {
-			e.learned.known.Previous = make(map[string][]netip.Addr)
+// remember has the remotes of a former process stay until BGP said all anew.
+func (p *peering) remember(adopted bool) {
+	if adopted && p.state.configured.BGP != nil {
+		previous, err := p.state.dp.Ports.PreviousRemotes(plan.Segments(p.state.configured))
+		p.faults.report("read the remotes of a previous process", err)
+		if p.known.Previous = previous; previous == nil {
+			p.known.Previous = make(map[string][]netip.Addr)
 		}
 	}
 }
 
-// mergeLearned has config be what is configured and what BGP told of other edges.
-func (e *edge) mergeLearned() {
-	known := rib.Snapshot{Configured: e.configured, Previous: e.learned.known.Previous}
-	if b := e.bgp.Load(); b != nil {
+// merge has config be what is configured and what BGP told of other edges.
+func (p *peering) merge() {
+	known := rib.Snapshot{Configured: p.state.configured, Previous: p.known.Previous}
+	if b := p.process.Load(); b != nil {
 		known.Learned = b.State().Learned()
 	}
-	e.learned.known = known
+	p.known = known
 	merged := known.Edge()
-	e.mu.Lock()
-	e.config = merged
-	e.mu.Unlock()
+	p.state.mu.Lock()
+	p.state.config = merged
+	p.state.mu.Unlock()
 }
 
-// tellBGP lets BGP know that tables are in force which took so long to make.
-func (e *edge) tellBGP(took time.Duration) {
-	e.offerPrefixes()
-	if b := e.bgp.Load(); b != nil {
-		b.Applied(took, e.learned.left)
+// applied lets BGP know that tables are in force which took so long to make.
+func (p *peering) applied(took time.Duration) {
+	p.offerPrefixes()
+	if b := p.process.Load(); b != nil {
+		b.Applied(took, p.left)
 	}
 }
 
 // offerPrefixes says what the routers may tell others.
-func (e *edge) offerPrefixes() {
-	b := e.bgp.Load()
+func (p *peering) offerPrefixes() {
+	b := p.process.Load()
 	if b == nil {
 		return
 	}
-	b.Offer(prefixes(e.writer.InForce().Snapshot, e.role.Owned()))
+	b.Offer(prefixes(p.writer.InForce().Snapshot, p.role.Owned()))
 }
 
 // prefixes are what the routers may tell others.
@@ -143,31 +165,43 @@ func prefixes(s writer.Snapshot, places map[gateway.Place]bool) map[string]map[o
 	return all
 }
 
-// sweepBGP has go what a former process learned and no neighbour said again.
-func (e *edge) sweepBGP() {
-	b := e.bgp.Load()
-	if b == nil || !e.learned.known.IsSettling() {
-		return
+// sweep has go what a former process learned and no neighbour said again. It reports whether that
+// takes a reconciliation.
+func (p *peering) sweep() (swept bool) {
+	b := p.process.Load()
+	if b == nil || !p.known.IsSettling() {
+		return false
 	}
 	err := b.Sweep()
-	e.reportProblem("remove what a previous process learned", err)
+	p.faults.report("remove what a previous process learned", err)
 	if err == nil {
-		e.learned.known.Previous = nil
-		e.reconcile()
+		p.known.Previous = nil
 	}
+	return err == nil
 }
 
-// bgpProblems are those of BGP, where the edge speaks it.
-func (e *edge) bgpProblems() []problem.Problem {
-	if b := e.bgp.Load(); b != nil {
+// problems are those of BGP, where the edge speaks it.
+func (p *peering) problems() []problem.Problem {
+	if b := p.process.Load(); b != nil {
 		return b.State().Problems(time.Now())
 	}
 	return nil
 }
 
-// watchBGP logs problems that come and go.
-func (e *edge) watchBGP() {
-	now := e.bgpProblems()
-	e.tell(e.learned.problems, now)
-	e.learned.problems = now
+// watch logs problems that come and go.
+func (p *peering) watch() {
+	now := p.problems()
+	alarm.LogChanges(p.log, p.logged, now)
+	p.logged = now
+}
+
+// failNeighbours ends the BGP sessions of neighbours whose liveness sessions failed.
+func (p *peering) failNeighbours() {
+	b := p.process.Load()
+	if b == nil {
+		return
+	}
+	for neighbour, why := range p.failed() {
+		b.Fail(neighbour, "BFD: "+why)
+	}
 }

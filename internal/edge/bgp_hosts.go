@@ -2,22 +2,26 @@ package edge
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/writer"
 )
 
 // bgpHosts reads hosts from the data path.
-type bgpHosts struct{ e *edge }
+type bgpHosts struct{ p *peering }
 
 // AtPorts is called by the goroutine of Run.
 func (b bgpHosts) AtPorts() ([]bgp.Host, error) {
-	list, err := b.e.dp.Hosts.Hosts()
+	list, err := b.p.state.dp.Hosts.Hosts()
 	hosts := make([]bgp.Host, 0, len(list))
 	for _, h := range list {
 		hosts = append(hosts, bgp.Host{
@@ -30,11 +34,11 @@ func (b bgpHosts) AtPorts() ([]bgp.Host, error) {
 
 // ByBGP is called by the goroutine of Run.
 func (b bgpHosts) ByBGP() (macs []rib.BGPMAC, arpEntries []rib.ARPEntry, err error) {
-	entries, err := b.e.dp.Hosts.FDB()
+	entries, err := b.p.state.dp.Hosts.FDB()
 	if err != nil {
 		return nil, nil, err
 	}
-	neighbours, err := b.e.dp.Hosts.Neighbours()
+	neighbours, err := b.p.state.dp.Hosts.Neighbours()
 	for _, f := range entries {
 		if f.Origin == datapath.OriginBGP {
 			macs = append(macs, rib.BGPMAC{Segment: f.Segment, MAC: f.MAC, Remote: f.Remote, Sticky: f.Sticky})
@@ -52,7 +56,7 @@ func (b bgpHosts) ByBGP() (macs []rib.BGPMAC, arpEntries []rib.ARPEntry, err err
 func (b bgpHosts) Solicit(list []bgp.Solicitation) error {
 	var errs []error
 	for some := range slices.Chunk(list, askSome) {
-		b.e.writer.Frames(func(f writer.Frames) {
+		b.p.writer.Frames(func(f writer.Frames) {
 			for _, a := range some {
 				errs = append(errs, f.SolicitHost(a.Segment, a.Port, a.MAC, a.Addrs))
 			}
@@ -63,3 +67,53 @@ func (b bgpHosts) Solicit(list []bgp.Solicitation) error {
 
 // askSome are asked before others may change tables again.
 const askSome = 32
+
+// lookMissedHosts looks for those that no event told of, not all the time.
+func (p *peering) lookMissedHosts() {
+	if !time.Now().Before(p.nextLook) {
+		p.lookHosts()
+	}
+}
+
+// lookHosts compares the hosts at ports with those that neighbours were told of, and asks
+// those that are about to be forgotten whether they are there.
+func (p *peering) lookHosts() {
+	b := p.process.Load()
+	if b == nil {
+		return
+	}
+	begin := time.Now()
+	took, err := alarm.Timed(func() error { return b.Look(p.state.config.FDB.Ageing) })
+	p.nextLook = begin.Add(announceShare * took)
+	p.faults.report("read the hosts at ports", err)
+}
+
+// lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
+// there, as for the kernel's bridge.
+func (p *peering) lookPorts(hostState host.State) {
+	var there []string
+	down := make(map[string]bool)
+	for _, a := range plan.Attachments(p.state.config) {
+		if link, ok := hostState.Links[a.Interface]; ok {
+			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
+			down[a.Name] = !link.Up
+		}
+	}
+	if !slices.Equal(there, p.ports) {
+		p.ports = there
+		if b := p.process.Load(); b != nil {
+			p.faults.report("forget the hosts of ports without a link", b.PortsLost(down))
+		}
+		p.lookHosts()
+	}
+}
+
+// hostsMissed has hosts looked for. It waits for nobody.
+func (p *peering) hostsMissed() { wake(p.missed) }
+
+// hostsCame takes news of hosts at ports.
+func (p *peering) hostsCame(list []bgp.Host) {
+	if b := p.process.Load(); b != nil {
+		b.HostsCame(list)
+	}
+}

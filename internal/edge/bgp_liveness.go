@@ -87,14 +87,3 @@ func sourceTo(remote netip.Addr) (netip.Addr, error) {
 	}
 	return netip.AddrFrom16(from.(*unix.SockaddrInet6).Addr), nil
 }
-
-// failNeighbours ends the BGP sessions of neighbours whose liveness sessions failed.
-func (e *edge) failNeighbours() {
-	b := e.bgp.Load()
-	if b == nil {
-		return
-	}
-	for neighbour, why := range e.watched.failed() {
-		b.Fail(neighbour, "BFD: "+why)
-	}
-}

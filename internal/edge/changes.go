@@ -22,13 +22,13 @@ type changes struct{ e *edge }
 
 // InForce is the configuration that is wanted now.
 func (c changes) InForce() (overlay.Edge, revision.Revision) {
-	now := c.e.current()
+	now := c.e.transactions.current()
 	return now.edge, now.Revision
 }
 
 // History are the revisions that were in force.
 func (c changes) History() ([]revision.Revision, error) {
-	store, err := revision.Open(c.e.opts.StateDir, c.e.current().edge.Name)
+	store, err := revision.Open(c.e.opts.StateDir, c.e.transactions.current().edge.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -38,41 +38,41 @@ func (c changes) History() ([]revision.Revision, error) {
 // Apply implements apiserver.Transactions.
 func (c changes) Apply(ctx context.Context, r revision.Revision, dryRun bool, confirm time.Duration) (api.ApplyInfo, error) {
 	if !dryRun {
-		if err := c.e.turn.take(ctx, c.e.ended); err != nil {
+		if err := c.e.transactions.turn.take(ctx, c.e.jobs.ended); err != nil {
 			return api.ApplyInfo{}, err
 		}
-		defer c.e.turn.pass()
+		defer c.e.transactions.turn.pass()
 	}
 	return c.applySource(r.Source, r, dryRun, confirm)
 }
 
 // Rollback implements apiserver.Transactions.
 func (c changes) Rollback(ctx context.Context, id int, by string) (api.ApplyInfo, error) {
-	if err := c.e.turn.take(ctx, c.e.ended); err != nil {
+	if err := c.e.transactions.turn.take(ctx, c.e.jobs.ended); err != nil {
 		return api.ApplyInfo{}, err
 	}
-	defer c.e.turn.pass()
+	defer c.e.transactions.turn.pass()
 	return c.rollback(id, by)
 }
 
 // Confirm implements apiserver.Transactions.
 func (c changes) Confirm() (api.RevisionInfo, error) {
-	_, err := inLoop(c.e, func() (struct{}, error) { return struct{}{}, c.e.confirm() })
+	_, err := inLoop(c.e.jobs, func() (struct{}, error) { return struct{}{}, c.e.transactions.confirm() })
 	if err != nil {
 		return api.RevisionInfo{}, api.BadRequest{Err: err}
 	}
-	return c.Info(c.e.current().Revision), nil
+	return c.Info(c.e.transactions.current().Revision), nil
 }
 
 // Info says of a revision whether it is in force, and whether it stays.
 func (c changes) Info(r revision.Revision) api.RevisionInfo {
-	c.e.mu.RLock()
-	defer c.e.mu.RUnlock()
+	c.e.state.mu.RLock()
+	defer c.e.state.mu.RUnlock()
 	info := api.RevisionInfo{
-		ID: r.ID, When: r.When, By: r.By, What: r.What, Path: r.Path, InForce: r.ID == c.e.inForce.ID, Unconfirmed: r.Unconfirmed,
+		ID: r.ID, When: r.When, By: r.By, What: r.What, Path: r.Path, InForce: r.ID == c.e.transactions.inForce.ID, Unconfirmed: r.Unconfirmed,
 	}
-	if c.e.awaited != nil && c.e.awaited.id == r.ID {
-		info.Unconfirmed, info.Until = true, c.e.awaited.until
+	if c.e.transactions.awaited != nil && c.e.transactions.awaited.id == r.ID {
+		info.Unconfirmed, info.Until = true, c.e.transactions.awaited.until
 	}
 	return info
 }
@@ -80,13 +80,13 @@ func (c changes) Info(r revision.Revision) api.RevisionInfo {
 // rollback goes back to a revision; while one waits for its confirmation, 0 is the one before it.
 // The caller has the turn.
 func (c changes) rollback(id int, by string) (api.ApplyInfo, error) {
-	c.e.mu.RLock()
-	waits := c.e.awaited
-	c.e.mu.RUnlock()
+	c.e.state.mu.RLock()
+	waits := c.e.transactions.awaited
+	c.e.state.mu.RUnlock()
 	if waits != nil && id == 0 {
 		return c.goBackNow(waits, by)
 	}
-	r, err := c.e.earlier(id)
+	r, err := c.e.transactions.earlier(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return api.ApplyInfo{}, api.BadRequest{Err: fmt.Errorf("%w: see selvage history", err)}
 	}
@@ -103,13 +103,13 @@ func (c changes) rollback(id int, by string) (api.ApplyInfo, error) {
 
 // goBackNow goes back from a configuration that waits for its confirmation.
 func (c changes) goBackNow(waits *awaited, by string) (api.ApplyInfo, error) {
-	info, err := c.difference(c.e.current(), waits.back)
+	info, err := c.difference(c.e.transactions.current(), waits.back)
 	if err == nil {
-		_, err = inLoop(c.e, func() (struct{}, error) {
-			if c.e.awaited != waits { // it went back by itself
+		_, err = inLoop(c.e.jobs, func() (struct{}, error) {
+			if c.e.transactions.awaited != waits { // it went back by itself
 				return struct{}{}, nil
 			}
-			return struct{}{}, c.e.goBack(fmt.Sprintf("rollback of revision %d", waits.id), by)
+			return struct{}{}, c.e.transactions.goBack(fmt.Sprintf("rollback of revision %d", waits.id), by)
 		})
 	}
 	if err != nil {
@@ -123,12 +123,12 @@ func (c changes) goBackNow(waits *awaited, by string) (api.ApplyInfo, error) {
 func (c changes) applySource(source config.Source, r revision.Revision, dryRun bool, confirm time.Duration) (api.ApplyInfo, error) {
 	config, err := c.e.opts.Parse(source)
 	if err == nil {
-		err = c.e.sameName(config, source.Path)
+		err = c.e.transactions.sameName(config, source.Path)
 	}
 	if err != nil {
 		return api.ApplyInfo{}, api.BadRequest{Err: err}
 	}
-	was := c.e.current()
+	was := c.e.transactions.current()
 	next, err := newCandidate(was, config, r)
 	if err != nil {
 		return api.ApplyInfo{}, api.BadRequest{Err: err}
@@ -138,10 +138,10 @@ func (c changes) applySource(source config.Source, r revision.Revision, dryRun b
 		return info, err
 	}
 	if dryRun {
-		info.Revision = c.Info(c.e.current().Revision)
+		info.Revision = c.Info(c.e.transactions.current().Revision)
 		return info, nil
 	}
-	_, err = inLoop(c.e, func() (struct{}, error) { return struct{}{}, c.e.transact(next, confirm) })
+	_, err = inLoop(c.e.jobs, func() (struct{}, error) { return struct{}{}, c.e.transactions.transact(next, confirm) })
 	if err != nil {
 		return info, fmt.Errorf("the configuration is not in force, the one before is: %w", err)
 	}
@@ -151,8 +151,8 @@ func (c changes) applySource(source config.Source, r revision.Revision, dryRun b
 
 // applied completes an answer when its configuration is in force.
 func (c changes) applied(info api.ApplyInfo) api.ApplyInfo {
-	info.Applied, info.Revision = true, c.Info(c.e.current().Revision)
-	if left := c.e.leftOut(); left != nil {
+	info.Applied, info.Revision = true, c.Info(c.e.transactions.current().Revision)
+	if left := c.e.transactions.leftOut(); left != nil {
 		info.LeftOut = left.Error()
 	}
 	return info
@@ -163,7 +163,7 @@ func (c changes) difference(was, next candidate) (info api.ApplyInfo, err error)
 	info = api.ApplyInfo{Edge: next.edge.Name, Changes: apiserver.Changes(was.Source, next.Source)}
 	info.Omitted = max(0, len(info.Changes)-api.MaxChanges)
 	info.Changes = info.Changes[:len(info.Changes)-info.Omitted]
-	info.Effects, err = read(c.e, "connections", func() (api.ApplyEffects, error) {
+	info.Effects, err = read(&c.e.state, "connections", func() (api.ApplyEffects, error) {
 		return apiserver.Effects(stateOf(c.e), next.edge, next.rules.policy)
 	})
 	info.Effects.Programs = !reflect.DeepEqual(dataPathConfig(was.edge, c.e.opts), dataPathConfig(next.edge, c.e.opts))

@@ -7,18 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
-	"github.com/selvage/selvage/internal/bgp"
-	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
@@ -26,7 +22,6 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/internal/revision"
 	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/writer"
 )
@@ -44,7 +39,7 @@ const applyTables = "apply to the data path"
 const observeHost = "observe the host"
 
 // edge is one running edge. The goroutine of Run owns and changes it; the
-// API's read it. So Run's changes what they read under mu, and they hold it
+// API's read it. So Run's changes what they read under the mu of state, and they hold it
 // while they read.
 type edge struct {
 	opts    RunOptions
@@ -52,78 +47,75 @@ type edge struct {
 	host    Host
 	started time.Time
 
-	mu           sync.RWMutex
-	configured   overlay.Edge
-	config       overlay.Edge      // that, and what BGP told of other edges
-	ruled        ruled             // the policy of config
-	inForce      revision.Revision // that configured is
-	awaited      *awaited          // it, when it goes back by itself; else nil
-	left         error             // what of the tables could not be written
-	dp           *DataPath         // nil when the edge stops
-	successor    successor         // of dp
+	state state
+
+	successor    successor // of dp
 	adopted      bool
-	hostState    host.State
 	paths        paths
+	reports      reports
 	writer       *writer.Writer
 	pathSelector pathSelector
 	watched      watched
 	alarms       alarms
-	natGuard     natGuard
+	natWatch     natWatch
 	problems     []problem.Problem // of the last reconciliation
 	faults       faults            // of what is tried again, by what it is
-
-	// Of egress.
-	role        *gateway.Role
-	replication *gateway.Replication
-	announcer   *gateway.Announcer
-	lease       gateway.Lease
 
 	ns       namespace
 	offloads *schedule.Probes
 
-	// Of BGP: nil without.
-	bgp           atomic.Pointer[bgp.Process]
-	learned       learned
-	hostEvents    hostEvents
-	loops         loops
-	tep           netip.Addr // the first of this edge
-	endHostEvents func()
+	egress     egress
+	bgp        peering
+	hostEvents hostEvents
+	loops      loops
 
-	// Of changes of the configuration: one is read at a time.
-	turn                   turn
-	reloading, reloadAgain bool
-	reloadConfirmed        bool // a reload found that the configuration waits for its confirmation
+	transactions transactions
+	jobs         jobs
+}
 
-	jobs  chan func()   // what has to be done by the goroutine of Run
+// state is what the goroutine of Run changes under mu, and who reads it holds mu.
+type state struct {
+	mu         sync.RWMutex
+	configured overlay.Edge
+	config     overlay.Edge // that, and what BGP told of other edges
+	ruled      ruled        // the policy of config
+	left       error        // what of the tables could not be written
+	dp         *DataPath    // nil when the edge stops
+	hostState  host.State
+}
+
+// jobs are what has to be done by the goroutine of Run.
+type jobs struct {
+	todo  chan func()
 	ended chan struct{} // closed when it takes no more of them
 }
 
 // start opens the data path, or adopts a running one, and makes it current.
 func (e *edge) start(ctx context.Context) error {
-	hostState, err := e.host.Observe(plan.Want(e.config))
+	hostState, err := e.host.Observe(plan.Want(e.state.config))
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
-	e.successor.cfg = dataPathConfig(e.config, e.opts)
+	e.successor.cfg = dataPathConfig(e.state.config, e.opts)
 	dp, err := e.opts.OpenDataPath(e.successor.cfg)
 	if err != nil {
 		return fmt.Errorf("open the data path: %w", err)
 	}
-	e.dp, e.adopted = dp, dp.Owner.Adopted()
-	if err := e.keepLease(dp); err != nil {
+	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
+	if err := e.egress.keepLease(dp); err != nil {
 		return err
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
-	e.reportProblem(rememberGateways, e.role.Join(filepath.Join(e.opts.RuntimeDir, e.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.config.Name, "drain"), e.adopted))
-	e.rememberLearned()
+	e.faults.report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
+	e.bgp.remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
-	e.followHostEvents()
-	e.followBGP()
-	freeMemory(e.config)
-	e.log.Info("edge started", "tep", e.config.Underlay.TEP, "adopted", e.adopted,
-		"segments", len(e.config.Segments), "ports", len(e.config.Ports))
+	e.hostEvents.follow()
+	e.bgp.follow()
+	freeMemory(e.state.config)
+	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
+		"segments", len(e.state.config.Segments), "ports", len(e.state.config.Ports))
 	return nil
 }
 
@@ -132,8 +124,8 @@ func (e *edge) start(ctx context.Context) error {
 func (e *edge) settle(ctx context.Context) {
 	deadline := time.After(settle)
 	for {
-		hostState, err := e.host.Observe(plan.Want(e.config))
-		if err != nil || !unresolved(e.config, hostState) {
+		hostState, err := e.host.Observe(plan.Want(e.state.config))
+		if err != nil || !unresolved(e.state.config, hostState) {
 			return
 		}
 		select {
@@ -157,17 +149,17 @@ var errStopping = errors.New("the edge is stopping")
 
 // inLoop has f done by the goroutine of Run, in its network namespace and while
 // nothing changes.
-func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
+func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
 	done := make(chan struct{})
 	job := func() {
 		defer close(done)
 		result, err = f()
 	}
 	select {
-	case e.jobs <- job:
+	case j.todo <- job:
 		<-done
 		return result, err
-	case <-e.ended:
+	case <-j.ended:
 		return result, errStopping
 	}
 }
@@ -177,14 +169,14 @@ func inLoop[T any](e *edge, f func() (T, error)) (result T, err error) {
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
 	resync := time.NewTicker(e.opts.Resync)
 	defer resync.Stop()
-	age := newAgeTicker(e.config.FDB.Ageing)
+	age := newAgeTicker(e.state.config.FDB.Ageing)
 	defer age.Stop()
-	defer close(e.ended)
+	defer close(e.jobs.ended)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	e.alarms.limits.Look(e.dp.Limits)
+	e.alarms.limits.Look(e.state.dp.Limits)
 	for {
-		age.set(e.config.FDB.Ageing)
+		age.set(e.state.config.FDB.Ageing)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -195,24 +187,26 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-resync.C:
 			e.reconcile()
 			e.alarms.look(e)
-		case <-e.learned.remotes:
+		case <-e.bgp.remotes:
 			e.reconcile()
-		case <-e.learned.missed:
-			e.lookMissedHosts()
-		case <-e.learned.complete:
-			e.sweepBGP()
+		case <-e.bgp.missed:
+			e.bgp.lookMissedHosts()
+		case <-e.bgp.complete:
+			if e.bgp.sweep() {
+				e.reconcile()
+			}
 		case <-e.paths.found:
 			e.reconcile()
 		case <-tick.C:
 			e.tick()
 		case <-age.C:
 			e.age()
-			e.lookHosts()
-			e.expireReports()
-		case job := <-e.jobs:
+			e.bgp.lookHosts()
+			e.reports.expire()
+		case job := <-e.jobs.todo:
 			job()
 		case <-hangup:
-			e.reload()
+			e.transactions.reload()
 		}
 	}
 }
@@ -222,55 +216,55 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 const tickEvery = 50 * time.Millisecond
 
 func (e *edge) tick() {
-	e.announceMoves()
-	e.followReports()
-	e.followLoops()
-	e.reportProblem("advance the clock of the data path", e.dp.Clock.Tick())
+	e.hostEvents.announceMoves()
+	e.reports.follow()
+	e.loops.follow()
+	e.faults.report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
 
 // reconcile makes host and data path what the configuration asks for. What
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
 	begin := time.Now()
-	e.mergeLearned()
-	hostState, err := e.host.Observe(plan.Want(e.config))
+	e.bgp.merge()
+	hostState, err := e.host.Observe(plan.Want(e.state.config))
 	if err == nil && e.ensure(hostState) {
-		hostState, err = e.host.Observe(plan.Want(e.config))
+		hostState, err = e.host.Observe(plan.Want(e.state.config))
 	}
-	e.reportProblem(observeHost, err)
+	e.faults.report(observeHost, err)
 	if err != nil {
 		return
 	}
-	planned, err := e.planTables(hostState, e.probe(hostState))
+	planned, err := e.planTables(hostState, e.paths.probe(hostState))
 	if err != nil {
-		e.reportProblem(applyTables, err)
+		e.faults.report(applyTables, err)
 		return
 	}
-	was := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
+	was := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems())
 	came, err := e.apply(planned)
-	now := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems())
-	for _, what := range e.dp.Links.OlderPins() {
+	now := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems())
+	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
-	e.reportProblem(applyTables, err)
-	e.announcer.Announce(came)
-	e.reportProblem(replicateProblem, e.replication.Set(e.config))
+	e.faults.report(applyTables, err)
+	e.egress.announcer.Announce(came)
+	e.faults.report(replicateProblem, e.egress.replication.Set(e.state.config))
 	if err == nil {
 		e.release(hostState)
 	}
-	e.watchOver(hostState)
-	e.tell(was, now)
+	e.watched.watchOver(hostState)
+	alarm.LogChanges(e.log, was, now)
 	if err == nil {
-		e.tellBGP(max(time.Since(begin), time.Nanosecond))
-		e.lookPorts(hostState)
+		e.bgp.applied(max(time.Since(begin), time.Nanosecond))
+		e.bgp.lookPorts(hostState)
 	}
 }
 
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
 func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
-	config, ruled, noLearning, keep := e.config, e.ruled, plan.NoLearning(e.configured, e.config), e.learned.known.IsSettling()
+	config, ruled, noLearning, keep := e.state.config, e.state.ruled, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
 	return e.writer.Plan(writer.Change{
-		DataPath: cmp.Or(e.successor.dp, e.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
+		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
 			tables, problems := plan.DesiredBy(s.Routing, config, hostState, s.Paths.PathPolicies)
 			tables.NoLearning, tables.Keep = noLearning, keep
@@ -284,21 +278,21 @@ func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*w
 
 // apply writes them. Who reads waits, and who steers does not. It says which egress addresses came here.
 func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
 	applied, err := e.writer.Apply(p)
-	e.hostState, e.problems = p.HostState, applied.Problems
-	e.learned.left = rib.LeftOut(err).Routes
+	e.state.hostState, e.problems = p.HostState, applied.Problems
+	e.bgp.left = rib.LeftOut(err).Routes
 	if applied.Begun {
 		e.succeed()
 	}
-	for _, pin := range e.dp.Links.NewerPins() {
+	for _, pin := range e.state.dp.Links.NewerPins() {
 		e.problems = append(e.problems, problem.Warning("%s", pin))
 	}
 	if !applied.InForce {
 		return came, err
 	}
-	e.left = err
+	e.state.left = err
 	if err != nil {
 		e.problems = append(e.problems, problem.Error("tables are in force, but for parts: %v", err))
 	}
@@ -311,37 +305,34 @@ func (e *edge) succeed() {
 	if e.successor.dp == nil {
 		return
 	}
-	e.unfollowHostEvents()
-	err := e.dp.Owner.Close()
-	e.dp, e.successor.dp = e.successor.dp, nil
-	e.followHostEvents()
-	e.reportProblem(closeDataPath, err)
-	e.reportProblem(keepLease, e.keepLease(e.dp)) // until now it was the former handle's
+	e.hostEvents.unfollow()
+	err := e.state.dp.Owner.Close()
+	e.state.dp, e.successor.dp = e.successor.dp, nil
+	e.hostEvents.follow()
+	e.faults.report(closeDataPath, err)
+	e.faults.report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
 }
-
-// tell logs the problems that are new and those that are over.
-func (e *edge) tell(was, now []problem.Problem) { alarm.LogChanges(e.log, was, now) }
 
 // ensure changes the host before the tables are changed: devices that they will
 // name are made, and those that the ones in force name are kept. It reports
 // whether the host has to be observed again.
 func (e *edge) ensure(hostState host.State) (again bool) {
-	holds := plan.HostConfig(e.config, hostState)
+	holds := plan.HostConfig(e.state.config, hostState)
 	for _, port := range holds.ChecksumDevices {
 		again = again || hostState.ChecksumDevices[port] == 0
 	}
 	again = again || hostState.GRODevice == (host.GRODevice{})
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
-	holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
-	e.reportProblem(changeHost, e.host.Ensure(holds))
+	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
+	e.faults.report(changeHost, e.host.Ensure(holds))
 	return again
 }
 
 // release undoes what of the host the tables no longer need, now that they are in force.
 func (e *edge) release(hostState host.State) {
-	if holds := plan.HostConfig(e.config, hostState); len(unwanted(holds, hostState)) > 0 {
-		holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
-		e.reportProblem(changeHost, e.host.Ensure(holds))
+	if holds := plan.HostConfig(e.state.config, hostState); len(unwanted(holds, hostState)) > 0 {
+		holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
+		e.faults.report(changeHost, e.host.Ensure(holds))
 	}
 }
 
@@ -353,24 +344,20 @@ func unwanted(holds host.Desired, hostState host.State) []uint16 {
 }
 
 func (e *edge) age() {
-	e.mu.Lock()
-	aged, err := e.dp.Tables.Age(e.config.FDB.Ageing)
-	e.mu.Unlock()
-	e.reportProblem("age the FDB", err)
+	e.state.mu.Lock()
+	aged, err := e.state.dp.Tables.Age(e.state.config.FDB.Ageing)
+	e.state.mu.Unlock()
+	e.faults.report("age the FDB", err)
 	if aged > 0 {
 		e.log.Debug("FDB entries aged", "entries", aged)
 	}
 }
 
-// noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
-// may no longer read.
-func (e *edge) noteVersion(c overlay.Edge) {
-	for _, warning := range c.Warnings {
-		e.log.Warn("the configuration is good, but: " + warning)
-	}
-	if c.APIVersion == config.PreviousVersion {
-		e.log.Warn("the configuration is of an older apiVersion; selvage convert -w rewrites it", "file", e.opts.ConfigPath, "apiVersion", c.APIVersion)
-	}
+// applyConfig makes host, data path and BGP what the configuration that is wanted asks for.
+func (e *edge) applyConfig() {
+	e.bgp.configure()
+	e.reconcile()
+	e.bgp.follow()
 }
 
 // reopen loads the programs anew when next needs that, beside those that are in force: they are steered
@@ -380,10 +367,10 @@ func (e *edge) reopen(next overlay.Edge) error {
 	if reflect.DeepEqual(was, will) {
 		return nil
 	}
-	if err := e.successor.open(e.opts.OpenDataPath, will, e.dp); err != nil {
+	if err := e.successor.open(e.opts.OpenDataPath, will, e.state.dp); err != nil {
 		err = fmt.Errorf("open the data path: %w", err)
 		// Pins may be those of the one that failed.
-		if again := e.successor.open(e.opts.OpenDataPath, was, e.dp); again != nil {
+		if again := e.successor.open(e.opts.OpenDataPath, was, e.state.dp); again != nil {
 			err = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
 		}
 		return err
@@ -394,14 +381,14 @@ func (e *edge) reopen(next overlay.Edge) error {
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
-	e.unfollowHostEvents()
-	unspoken := e.endBGP(!remove) // first, so that the others send no more
-	e.mu.Lock()
-	dp := e.dp
+	e.hostEvents.unfollow()
+	unspoken := e.bgp.end(!remove) // first, so that the others send no more
+	e.state.mu.Lock()
+	dp := e.state.dp
 	unopened := e.successor.close()
-	e.dp = nil
-	e.mu.Unlock()
-	unspoken = errors.Join(unspoken, unopened, e.keepLease(nil))
+	e.state.dp = nil
+	e.state.mu.Unlock()
+	unspoken = errors.Join(unspoken, unopened, e.egress.keepLease(nil))
 	if dp == nil {
 		return unspoken
 	}
@@ -410,32 +397,21 @@ func (e *edge) stop(remove bool) error {
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
-		return errors.Join(unspoken, e.replication.Close(), e.endLiveness(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.egress.replication.Close(), e.watched.close(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.writer.Stand()
-	left := e.endLiveness(true) // first, so that the remotes send no more while it ends
-	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
+	left := e.watched.close(true) // first, so that the remotes send no more while it ends
+	err := errors.Join(unspoken, left, e.egress.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
 	return errors.Join(err, e.host.Ensure(host.Desired{}))
 }
 
-// reportProblem keeps err as a problem until the same thing works again. It waits for nobody.
-func (e *edge) reportProblem(what string, err error) {
-	was := e.faults.set(what, err)
-	switch {
-	case err != nil && (was == nil || was.Error() != err.Error()):
-		e.log.Error(what, "err", err)
-	case err == nil && was != nil:
-		e.log.Info(what + ": works again")
-	}
-}
-
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natGuard.Problems, e.offloads.Problems(e.config), e.bgpProblems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.configProblems())
+	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
 	faults := e.faults.all()
 	for _, what := range slices.Sorted(maps.Keys(faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})

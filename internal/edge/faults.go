@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"log/slog"
 	"maps"
 	"sync"
 )
@@ -8,8 +9,20 @@ import (
 // faults are what does not work now, by what it is. Who reports one may be about to steer, so
 // its lock is held for nothing else.
 type faults struct {
+	log *slog.Logger
 	mu  sync.Mutex
 	now map[string]error
+}
+
+// report keeps err as a problem until the same thing works again. It waits for nobody.
+func (f *faults) report(what string, err error) {
+	was := f.set(what, err)
+	switch {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		f.log.Error(what, "err", err)
+	case err == nil && was != nil:
+		f.log.Info(what + ": works again")
+	}
 }
 
 // set takes the news of something, with nil that it works, and returns what was wrong with it before.

@@ -3,9 +3,9 @@ package edge
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"runtime"
-	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
@@ -18,15 +18,35 @@ import (
 // self is this edge as others know it.
 func self(e overlay.Edge) netip.Addr { return gateway.Self(e) }
 
-// makeGateway makes what this edge does as a gateway, before anything can ask for it.
-func (e *edge) makeGateway() {
-	e.replication = gateway.NewReplication(gateway.ReplicationOptions{
-		NAT: natOf{e}, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.reportProblem,
+// egress is what an edge does as a gateway.
+type egress struct {
+	log           *slog.Logger
+	faults        *faults
+	writer        *writer.Writer
+	nat           natOf
+	uplinks       uplinksOf
+	enter         func() error // the network namespace of the edge
+	offerPrefixes func()       // to neighbours, when addresses moved
+
+	role        *gateway.Role
+	replication *gateway.Replication
+	announcer   *gateway.Announcer
+	lease       gateway.Lease
+}
+
+// newEgress makes it, with the writer that goes by its role, before anything can ask for them.
+func newEgress(e *edge) egress {
+	nat := natOf{&e.state}
+	replication := gateway.NewReplication(gateway.ReplicationOptions{
+		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.report,
 	})
-	e.role = gateway.NewRole(e.log, e.replication)
-	e.announcer = gateway.NewAnnouncer(e.role, uplinksOf{e})
-	e.writer = writer.New(writer.Options{Edge: e.config, Role: e.role, Liveness: &e.watched, Enter: e.ns.enter})
-	e.pathSelector = pathSelector{e.writer, &e.watched}
+	role := gateway.NewRole(e.log, replication)
+	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: &e.watched, Enter: e.ns.enter})
+	uplinks := uplinksOf{w, &e.state, &e.faults}
+	return egress{
+		log: e.log, faults: &e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.enter, offerPrefixes: e.bgp.offerPrefixes,
+		role: role, replication: replication, announcer: gateway.NewAnnouncer(role, uplinks),
+	}
 }
 
 func openReplication(o replica.Options) (gateway.Replicator, error) {
@@ -38,10 +58,12 @@ func openReplication(o replica.Options) (gateway.Replicator, error) {
 }
 
 // natOf lends the sessions of an edge to its gateway.
-type natOf struct{ e *edge }
+type natOf struct{ state *state }
 
 func (n natOf) WithSessions(do func(overlay.Edge, gateway.Sessions) error) error {
-	_, err := read(n.e, "NAT sessions", func() (struct{}, error) { return struct{}{}, do(n.e.config, lent{n.e.dp.NAT, n.e.dp.Replicas}) })
+	_, err := read(n.state, "NAT sessions", func() (struct{}, error) {
+		return struct{}{}, do(n.state.config, lent{n.state.dp.NAT, n.state.dp.Replicas})
+	})
 	return err
 }
 
@@ -52,42 +74,46 @@ type lent struct {
 }
 
 func (n natOf) Events() (map[string]uint64, error) {
-	return read(n.e, "events", func() (map[string]uint64, error) { return n.e.dp.Drops.Events() })
+	return read(n.state, "events", func() (map[string]uint64, error) { return n.state.dp.Drops.Events() })
 }
 
 // keepLease has the lease be of a data path from now on; nil has none.
-func (e *edge) keepLease(dp *DataPath) error {
+func (g *egress) keepLease(dp *DataPath) error {
 	if dp == nil {
-		return e.lease.Of(nil)
+		return g.lease.Of(nil)
 	}
-	return e.lease.Of(dp.Clock)
+	return g.lease.Of(dp.Clock)
 }
 
 // uplinksOf are the networks of an edge's uplinks.
-type uplinksOf struct{ e *edge }
+type uplinksOf struct {
+	writer *writer.Writer
+	state  *state
+	faults *faults
+}
 
 // Announce is called in the network namespace.
 func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) bool) {
 	var errs []error
-	u.e.writer.Frames(func(f writer.Frames) {
+	u.writer.Frames(func(f writer.Frames) {
 		for _, p := range places {
 			if owns(p) {
 				errs = append(errs, f.AnnounceAddress(p.Uplink, p.Addr))
 			}
 		}
 	})
-	u.e.reportProblem(announceProblem, errors.Join(errs...))
+	u.faults.report(announceProblem, errors.Join(errs...))
 }
 
 // Resolve is called in the network namespace.
 func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 	known := make(map[gateway.Place]bool)
-	all, err := read(u.e, "neighbours", func() ([]datapath.Neighbour, error) { return u.e.dp.Hosts.Neighbours() })
+	all, err := read(u.state, "neighbours", func() ([]datapath.Neighbour, error) { return u.state.dp.Hosts.Neighbours() })
 	for _, n := range all {
 		known[gateway.Place{Uplink: n.Segment, Addr: n.Addr}] = true
 	}
 	errs := []error{err}
-	u.e.writer.Frames(func(f writer.Frames) {
+	u.writer.Frames(func(f writer.Frames) {
 		for _, p := range places {
 			if !known[p] {
 				unknown++
@@ -95,7 +121,7 @@ func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 			}
 		}
 	})
-	u.e.reportProblem(resolveProblem, errors.Join(errs...))
+	u.faults.report(resolveProblem, errors.Join(errs...))
 	return unknown
 }
 
@@ -109,63 +135,52 @@ func solicited(addr netip.Addr) overlay.MAC {
 }
 
 // resolveNextHops runs in the network namespace, until ctx ends.
-func (e *edge) resolveNextHops(ctx context.Context) {
+func (g *egress) resolveNextHops(ctx context.Context) {
 	runtime.LockOSThread() // for good, as announceAddresses
-	if err := e.ns.enter(); err != nil {
-		e.log.Error(resolveProblem, "err", err)
+	if err := g.enter(); err != nil {
+		g.log.Error(resolveProblem, "err", err)
 	}
-	gateway.NewNextHops(e.role, natOf{e}, uplinksOf{e}).Run(ctx)
+	gateway.NewNextHops(g.role, g.nat, g.uplinks).Run(ctx)
 }
 
 // announceAddresses runs the announcer in the network namespace, until ctx ends.
-func (e *edge) announceAddresses(ctx context.Context) {
+func (g *egress) announceAddresses(ctx context.Context) {
 	runtime.LockOSThread() // for good: the thread is in the edge's network namespace
-	if err := e.ns.enter(); err != nil {
-		e.log.Error(announceProblem, "err", err) // the uplinks may still be found from here
+	if err := g.enter(); err != nil {
+		g.log.Error(announceProblem, "err", err) // the uplinks may still be found from here
 	}
-	e.announcer.Run(ctx)
+	g.announcer.Run(ctx)
 }
 
-// watchGateways judges the gateways anew when time or replication calls for it, until ctx
+// watch judges the gateways anew when time or replication calls for it, until ctx
 // ends.
-func (e *edge) watchGateways(ctx context.Context) {
+func (g *egress) watch(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.role.Due():
-		case <-e.replication.Changed():
+		case <-g.role.Due():
+		case <-g.replication.Changed():
 		}
-		e.steerAndSave()
+		g.steerAndSave()
 	}
 }
 
 // steerAndSave steers, and remembers the gateways for a later process.
-func (e *edge) steerAndSave() {
-	e.steer()
-	e.reportProblem(rememberGateways, e.role.Save())
+func (g *egress) steerAndSave() {
+	g.steer()
+	g.faults.report(rememberGateways, g.role.Save())
 }
 
-// watchNAT has sessions expire and raises alarms until ctx ends.
-func (e *edge) watchNAT(ctx context.Context) {
-	tick := time.NewTicker(alarm.LogEvery)
-	defer tick.Stop()
-	var sweepAt time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		begin := time.Now()
-		if begin.Before(sweepAt) {
-			continue
-		}
-		took, err := alarm.Timed(func() error {
-			e.sweepNAT()
-			return e.role.WatchDrain(natOf{e})
-		})
-		e.reportProblem("check the sessions of a drain", err)
-		sweepAt = begin.Add(max(e.opts.NATSweep, alarm.TimeShare*took))
+// steer moves flows from paths and gateways that died, or to those that came back.
+func (g *egress) steer() {
+	s := g.writer.Steer()
+	g.announcer.Announce(s.Came)
+	if s.Moved {
+		g.offerPrefixes()
 	}
+	if s.Err != nil || s.Failed {
+		g.faults.report("steer the flows", s.Err)
+	}
+	alarm.LogChanges(g.log, s.Was, s.Now)
 }

@@ -312,7 +312,7 @@ func TestObeyedReportsEnd(t *testing.T) {
 		"answered before":      {time.Minute, pathmtu.Result{State: pathmtu.Confirmed, MTU: 1550, When: now.Add(-time.Hour)}, 1400},
 		"smaller than it said": {time.Minute, pathmtu.Result{State: pathmtu.Unanswered, MTU: 1390}, 1390},
 	} {
-		r, probed := newReports(), map[overlay.Pair]int{}
+		r, probed := newReports(&edge{}), map[overlay.Pair]int{}
 		r.obeyed[pair] = report{1400, now.Add(-c.age)}
 		if c.found.MTU > 0 {
 			probed[pair] = c.found.MTU

@@ -2,7 +2,7 @@ package edge
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +11,6 @@ import (
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
-	"github.com/selvage/selvage/internal/host"
-	"github.com/selvage/selvage/internal/plan"
 )
 
 const (
@@ -32,62 +30,77 @@ const (
 // hostEvents are hosts that came to ports, of which remotes that speak no BGP are told. Ports
 // take turns, so that one with many hosts delays no other's.
 type hostEvents struct {
+	log    *slog.Logger
+	state  *state
+	faults *faults
+	loops  *loops
+	bgp    hostTold
+	end    func() // of following
+
 	mu     sync.Mutex
 	ports  []string // whose turn is next first
 	moved  map[string][]datapath.Move
 	frozen alarm.FrozenMACs
 	// next is not before this time: to announce costs a walk of all neighbours.
 	next time.Time
-	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
-	nextLook time.Time
+}
+
+// hostTold is told of hosts at ports, too. It waits for nobody.
+type hostTold interface {
+	hostsCame(list []bgp.Host)
+	hostsMissed() // some may have come that nobody told of
+}
+
+func newHostEvents(e *edge) hostEvents {
+	return hostEvents{log: e.log, state: &e.state, faults: &e.faults, loops: &e.loops, bgp: &e.bgp}
 }
 
 // add has a move wait, unless its port has too many that do. mu is held.
-func (a *hostEvents) add(m datapath.Move) {
-	waiting := a.moved[m.Port]
+func (h *hostEvents) add(m datapath.Move) {
+	waiting := h.moved[m.Port]
 	if len(waiting) >= mostHostEvents {
 		return
 	}
 	if len(waiting) == 0 {
-		a.ports = append(a.ports, m.Port)
+		h.ports = append(h.ports, m.Port)
 	}
-	if a.moved == nil {
-		a.moved = make(map[string][]datapath.Move)
+	if h.moved == nil {
+		h.moved = make(map[string][]datapath.Move)
 	}
-	a.moved[m.Port] = append(waiting, m)
+	h.moved[m.Port] = append(waiting, m)
 }
 
 // take takes the next ones, of each port in turn.
-func (a *hostEvents) take() (list []datapath.Move) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for len(a.ports) > 0 && len(list) < mostMoves {
-		port := a.ports[0]
-		a.ports = a.ports[1:]
-		list, a.moved[port] = append(list, a.moved[port][0]), a.moved[port][1:]
-		if len(a.moved[port]) > 0 {
-			a.ports = append(a.ports, port)
+func (h *hostEvents) take() (list []datapath.Move) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(h.ports) > 0 && len(list) < mostMoves {
+		port := h.ports[0]
+		h.ports = h.ports[1:]
+		list, h.moved[port] = append(list, h.moved[port][0]), h.moved[port][1:]
+		if len(h.moved[port]) > 0 {
+			h.ports = append(h.ports, port)
 		} else {
-			delete(a.moved, port)
+			delete(h.moved, port)
 		}
 	}
 	return list
 }
 
-// followHostEvents hears of hosts that come to ports until unfollowHostEvents, which must be
+// follow hears of hosts that come to ports until unfollow, which must be
 // before the data path is closed.
-func (e *edge) followHostEvents() {
-	dp := e.dp
+func (h *hostEvents) follow() {
+	dp := h.state.dp
 	if dp == nil {
 		return
 	}
-	e.endHostEvents = goWait(context.Background(), func(ctx context.Context) {
+	h.end = goWait(context.Background(), func(ctx context.Context) {
 		for {
-			err := dp.HostEvents.FollowHostEvents(ctx, e.arrived)
+			err := dp.HostEvents.FollowHostEvents(ctx, h.arrived)
 			if ctx.Err() != nil {
 				return
 			}
-			e.reportProblem(followHosts, err)
+			h.faults.report(followHosts, err)
 			select {
 			case <-ctx.Done():
 				return
@@ -97,103 +110,63 @@ func (e *edge) followHostEvents() {
 	})
 }
 
-func (e *edge) unfollowHostEvents() {
-	if e.endHostEvents != nil {
-		e.endHostEvents()
-		e.endHostEvents = nil
+func (h *hostEvents) unfollow() {
+	if h.end != nil {
+		h.end()
+		h.end = nil
 	}
 }
 
 // arrived takes news of hosts. It waits for nobody.
-func (e *edge) arrived(list []datapath.HostEvent) {
+func (h *hostEvents) arrived(list []datapath.HostEvent) {
 	now := time.Now()
 	if slices.Contains(list, datapath.HostEvent{}) {
-		wake(e.learned.missed)
+		h.bgp.hostsMissed()
 	}
 	came := make([]bgp.Host, 0, len(list))
-	e.hostEvents.mu.Lock()
+	h.mu.Lock()
 	for _, a := range list {
 		if a.Loop != (datapath.Loop{}) {
-			e.loops.returned(a.Loop, e.isPatient(a.Loop), now)
+			h.loops.returned(a.Loop, now)
 			continue
 		}
 		if a.Frozen > 0 {
-			e.log.Warn("MAC address frozen: it moved too often", "mac", a.MAC, "segment", a.Segment, "at", alarm.FrozenAt(a), "seen_at", a.Other, "for", a.Frozen)
-			e.hostEvents.frozen.Add(a, now)
+			h.log.Warn("MAC address frozen: it moved too often", "mac", a.MAC, "segment", a.Segment, "at", alarm.FrozenAt(a), "seen_at", a.Other, "for", a.Frozen)
+			h.frozen.Add(a, now)
 			continue
 		}
 		came = append(came, bgp.Host{Host: evpn.Host{Segment: a.Segment, MAC: a.MAC, Addr: a.Addr, ND: a.ND}, Port: a.Port})
 		if a.Segment != "" && !a.Addr.IsValid() {
-			e.hostEvents.add(datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
+			h.add(datapath.Move{Segment: a.Segment, Port: a.Port, MAC: a.MAC, WasRemote: a.WasRemote})
 		}
 	}
-	e.hostEvents.mu.Unlock()
-	if b := e.bgp.Load(); b != nil && len(came) > 0 {
-		b.HostsCame(came)
+	h.mu.Unlock()
+	if len(came) > 0 {
+		h.bgp.hostsCame(came)
 	}
 }
 
 // announceMoves tells remotes that speak no BGP of hosts that came to this edge. New MAC addresses
 // of a port keep the loop from nothing else: it takes a part of its time at most.
-func (e *edge) announceMoves() {
+func (h *hostEvents) announceMoves() {
 	begin := time.Now()
-	if begin.Before(e.hostEvents.next) {
+	if begin.Before(h.next) {
 		return
 	}
 	received := make(map[string]bool)
-	for _, s := range e.configured.Segments {
+	for _, s := range h.state.configured.Segments {
 		received[s.Name] = s.EVPN == nil || len(s.Remotes) > 0
 	}
-	moved := slices.DeleteFunc(e.hostEvents.take(), func(m datapath.Move) bool { return !received[m.Segment] })
+	moved := slices.DeleteFunc(h.take(), func(m datapath.Move) bool { return !received[m.Segment] })
 	if len(moved) == 0 {
 		return
 	}
 	for _, m := range moved {
 		if m.WasRemote {
-			e.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
+			h.log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
-	took, err := alarm.Timed(func() error { return e.dp.HostEvents.Announce(moved) })
-	e.hostEvents.next = begin.Add(announceShare * took)
-	e.reportProblem("announce moved hosts", err)
-}
-
-// lookMissedHosts looks for those that no event told of, not all the time.
-func (e *edge) lookMissedHosts() {
-	if !time.Now().Before(e.hostEvents.nextLook) {
-		e.lookHosts()
-	}
-}
-
-// lookHosts compares the hosts at ports with those that neighbours were told of, and asks
-// those that are about to be forgotten whether they are there.
-func (e *edge) lookHosts() {
-	b := e.bgp.Load()
-	if b == nil {
-		return
-	}
-	begin := time.Now()
-	took, err := alarm.Timed(func() error { return b.Look(e.config.FDB.Ageing) })
-	e.hostEvents.nextLook = begin.Add(announceShare * took)
-	e.reportProblem("read the hosts at ports", err)
-}
-
-// lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
-// there, as for the kernel's bridge.
-func (e *edge) lookPorts(hostState host.State) {
-	var there []string
-	down := make(map[string]bool)
-	for _, a := range plan.Attachments(e.config) {
-		if link, ok := hostState.Links[a.Interface]; ok {
-			there = append(there, fmt.Sprint(a.Name, " ", link.Index, " ", link.Up))
-			down[a.Name] = !link.Up
-		}
-	}
-	if !slices.Equal(there, e.learned.ports) {
-		e.learned.ports = there
-		if b := e.bgp.Load(); b != nil {
-			e.reportProblem("forget the hosts of ports without a link", b.PortsLost(down))
-		}
-		e.lookHosts()
-	}
+	took, err := alarm.Timed(func() error { return h.state.dp.HostEvents.Announce(moved) })
+	h.next = begin.Add(announceShare * took)
+	h.faults.report("announce moved hosts", err)
 }

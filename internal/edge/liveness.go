@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 const (
@@ -25,6 +28,14 @@ const (
 // watched is what liveness watches over. Its lock is held for nothing that waits, as failover asks
 // for it.
 type watched struct {
+	log     *slog.Logger
+	state   *state
+	faults  *faults
+	role    *gateway.Role
+	open    func(*slog.Logger) (Liveness, error)
+	inForce func() writer.PathPlan
+	changed func() // after news of a session
+
 	mu      sync.Mutex
 	monitor Liveness // nil without liveness
 	opened  time.Time
@@ -34,6 +45,12 @@ type watched struct {
 	neighbours map[overlay.Pair]netip.Addr
 	lives      map[netip.Addr]bfd.Result
 	strangers  map[overlay.Pair]bool
+}
+
+func newWatched(e *edge, changed func()) watched {
+	return watched{
+		log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, open: e.opts.OpenLiveness, inForce: e.pathSelector.inForce, changed: changed,
+	}
 }
 
 // Results are what liveness knows of paths by now; nil where nothing is watched.
@@ -115,52 +132,34 @@ func (w *watched) neighbourLives() map[netip.Addr]string {
 }
 
 // watchOver has the paths watched, if the configuration asks for that.
-func (e *edge) watchOver(hostState host.State) {
-	w := &e.watched
-	if e.config.Underlay.Liveness == nil {
-		e.reportProblem(watchLiveness, e.endLiveness(true))
+func (w *watched) watchOver(hostState host.State) {
+	if w.state.config.Underlay.Liveness == nil {
+		w.faults.report(watchLiveness, w.close(true))
 		return
 	}
 	if w.monitor == nil {
-		monitor, err := e.opts.OpenLiveness(e.log)
-		e.reportProblem(watchLiveness, err)
+		monitor, err := w.open(w.log)
+		w.faults.report(watchLiveness, err)
 		if err != nil {
 			return
 		}
 		w.mu.Lock()
-		w.monitor, w.opened, w.end = monitor, time.Now(), onEach(monitor.Changed(), func() {
-			e.steerAndSave()
-			e.failNeighbours()
-		})
+		w.monitor, w.opened, w.end = monitor, time.Now(), onEach(monitor.Changed(), w.changed)
 		w.mu.Unlock()
-		w.SetService(e.role.Service())
-		if e.config.Egress != nil {
-			e.role.Wake() // sessions that never answer are judged when patience ends
+		w.SetService(w.role.Service())
+		if w.state.config.Egress != nil {
+			w.role.Wake() // sessions that never answer are judged when patience ends
 		}
 	}
-	peers := plan.Peers(e.config, e.pathSelector.inForce().PathPolicies, hostState.Routes)
-	more, neighbours, err := neighbourPeers(e.config, peers)
+	peers := plan.Peers(w.state.config, w.inForce().PathPolicies, hostState.Routes)
+	more, neighbours, err := neighbourPeers(w.state.config, peers)
 	w.set(neighbours, more)
-	e.reportProblem(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))
+	w.faults.report(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))
 }
 
-// steer moves flows from paths and gateways that died, or to those that came back.
-func (e *edge) steer() {
-	s := e.writer.Steer()
-	e.announcer.Announce(s.Came)
-	if s.Moved {
-		e.offerPrefixes()
-	}
-	if s.Err != nil || s.Failed {
-		e.reportProblem("steer the flows", s.Err)
-	}
-	e.tell(s.Was, s.Now)
-}
-
-// endLiveness ends the watching. With leave the remotes are told first, for whom it is
+// close ends the watching. With leave the remotes are told first, for whom it is
 // no failure then; without they see one on all paths at once, and use them on.
-func (e *edge) endLiveness(leave bool) error {
-	w := &e.watched
+func (w *watched) close(leave bool) error {
 	w.mu.Lock()
 	monitor, end := w.monitor, w.end
 	w.monitor = nil

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -28,6 +29,12 @@ const (
 
 // loops are the ports that are cut off, as a probe of theirs came back.
 type loops struct {
+	log    *slog.Logger
+	state  *state
+	faults *faults
+	urgent func(func()) // has the writer do it before what it is about to write
+	tep    netip.Addr   // the first of this edge
+
 	mu    sync.Mutex
 	ports map[string]*loop
 	found chan struct{}
@@ -50,12 +57,15 @@ func (l *loop) cutFor() time.Duration { return min(loopCut<<min(l.times-1, 8), l
 // isThere reports whether probes come back still.
 func (l *loop) isThere(now time.Time) bool { return now.Sub(l.last) <= 3*loopProbeEvery }
 
-func newLoops() loops {
-	return loops{ports: map[string]*loop{}, found: make(chan struct{}, 1)}
+func newLoops(e *edge) loops {
+	return loops{
+		log: e.log, state: &e.state, faults: &e.faults, urgent: e.writer.Urgent, tep: e.state.config.Underlay.TEP,
+		ports: map[string]*loop{}, found: make(chan struct{}, 1),
+	}
 }
 
-// returned takes news of a probe that came back. patient: a remote shall cut its port first.
-func (l *loops) returned(r datapath.Loop, patient bool, now time.Time) {
+// returned takes news of a probe that came back.
+func (l *loops) returned(r datapath.Loop, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.ports[r.Younger]
@@ -69,7 +79,7 @@ func (l *loops) returned(r datapath.Loop, patient bool, now time.Time) {
 	p.Loop, p.last = r, now
 	p.seen++
 	if !p.cut {
-		if patient && p.seen < remotePatience {
+		if l.isPatient(r) && p.seen < remotePatience {
 			return
 		}
 		p.cut = true
@@ -135,52 +145,52 @@ func loopPlace(l datapath.Loop) string {
 	return "port " + l.At
 }
 
-// followLoops cuts ports whose probes came back, and probes again in time.
-func (e *edge) followLoops() {
+// follow cuts ports whose probes came back, and probes again in time.
+func (l *loops) follow() {
 	select {
-	case <-e.loops.found:
-		e.cutLoops()
+	case <-l.found:
+		l.cutAll()
 	default:
 	}
-	if now := time.Now(); now.Sub(e.loops.probed) >= loopProbeEvery {
-		e.loops.probed = now
-		e.watchLoops()
+	if now := time.Now(); now.Sub(l.probed) >= loopProbeEvery {
+		l.probed = now
+		l.watch()
 	}
 }
 
-// watchLoops probes for loops, and lets ports back whose loop is gone.
-func (e *edge) watchLoops() {
-	if e.dp == nil {
+// watch probes for loops, and lets ports back whose loop is gone.
+func (l *loops) watch() {
+	if l.state.dp == nil {
 		return
 	}
-	thawed := e.loops.pass(time.Now())
-	for _, l := range thawed {
-		e.log.Info("port thawed: its loop is gone", "port", l.Younger, "joined", l.Port, "with", l.At)
+	thawed := l.pass(time.Now())
+	for _, r := range thawed {
+		l.log.Info("port thawed: its loop is gone", "port", r.Younger, "joined", r.Port, "with", r.At)
 	}
 	if len(thawed) > 0 {
-		e.cutLoops()
+		l.cutAll()
 	}
-	e.reportProblem("probe for loops", e.dp.HostEvents.ProbeLoops())
+	l.faults.report("probe for loops", l.state.dp.HostEvents.ProbeLoops())
 }
 
-// cutLoops cuts the ports of loops.
-func (e *edge) cutLoops() {
-	cut := e.loops.cut()
+// cutAll cuts the ports of loops.
+func (l *loops) cutAll() {
+	cut := l.cut()
 	for name := range cut {
-		e.log.Warn("port cut off: its segment has a loop", "port", name)
+		l.log.Warn("port cut off: its segment has a loop", "port", name)
 	}
-	e.mu.Lock()
+	l.state.mu.Lock()
 	var err error
-	e.writer.Urgent(func() { err = e.dp.Ports.CutPorts(cut) })
-	e.mu.Unlock()
+	l.urgent(func() { err = l.state.dp.Ports.CutPorts(cut) })
+	l.state.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("%d ports: %w", len(cut), err)
 	}
-	e.reportProblem(cutLooped, err)
+	l.faults.report(cutLooped, err)
 }
 
 // isPatient reports whether the remote of a loop shall cut its port first.
-func (e *edge) isPatient(l datapath.Loop) bool {
-	remote, err := netip.ParseAddr(l.At)
-	return l.Remote && err == nil && e.tep.Less(remote)
+func (l *loops) isPatient(r datapath.Loop) bool {
+	remote, err := netip.ParseAddr(r.At)
+	return r.Remote && err == nil && l.tep.Less(remote)
 }

@@ -1,20 +1,22 @@
 package edge
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // A port is cut while probes come back, and so long after; the time doubles when the loop is there again.
 func TestLoopBackOff(t *testing.T) {
-	l, now := newLoops(), time.Unix(1000, 0)
+	l, now := newLoops(&edge{}), time.Unix(1000, 0)
 	r := datapath.Loop{Port: "p0", At: "p1", Younger: "p1"}
 	want := loopCut
 	for range 7 {
 		for range 3 {
-			l.returned(r, false, now)
+			l.returned(r, now)
 			now = now.Add(loopProbeEvery)
 			if thawed := l.pass(now); len(thawed) != 0 || !l.cut()["p1"] || len(l.problems(now)) != 1 {
 				t.Fatalf("not cut while probes come back: %v", l.problems(now))
@@ -39,13 +41,14 @@ func TestLoopBackOff(t *testing.T) {
 
 // Of two edges that one layer 2 joins, one has patience, and cuts only if the other does not.
 func TestLoopBetweenEdges(t *testing.T) {
-	l, now := newLoops(), time.Unix(1000, 0)
+	here := overlay.Edge{Underlay: overlay.Underlay{TEP: netip.MustParseAddr("192.0.2.1")}}
+	l, now := newLoops(&edge{state: state{config: here}}), time.Unix(1000, 0)
 	r := datapath.Loop{Port: "p0", At: "192.0.2.2", Younger: "p0", Remote: true}
 	for i := range remotePatience {
 		if len(l.cut()) != 0 {
 			t.Fatalf("cut after %d probes", i)
 		}
-		l.returned(r, true, now)
+		l.returned(r, now)
 		now = now.Add(loopProbeEvery)
 	}
 	if !l.cut()["p0"] {

@@ -2,7 +2,9 @@ package edge
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -45,39 +47,79 @@ type natGuard struct {
 	alarm.Tables
 }
 
-// sweepNAT lets the expired sessions go, and looks at how full tables and ports are.
-func (e *edge) sweepNAT() {
-	e.mu.RLock()
-	if e.dp == nil || e.config.Egress == nil {
-		quiet := len(e.natGuard.Problems) == 0 && e.natGuard.sweptAt.IsZero()
-		e.mu.RUnlock()
+// natWatch has NAT sessions expire, and raises alarms of them.
+type natWatch struct {
+	log         *slog.Logger
+	state       *state
+	faults      *faults
+	role        *gateway.Role
+	replication *gateway.Replication
+	every       time.Duration // the least time between two sweeps
+
+	guard natGuard // under the mu of state
+}
+
+func newNATWatch(e *edge) natWatch {
+	return natWatch{log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, replication: e.egress.replication, every: e.opts.NATSweep}
+}
+
+// run has sessions expire and raises alarms until ctx ends.
+func (w *natWatch) run(ctx context.Context) {
+	tick := time.NewTicker(alarm.LogEvery)
+	defer tick.Stop()
+	var sweepAt time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		begin := time.Now()
+		if begin.Before(sweepAt) {
+			continue
+		}
+		took, err := alarm.Timed(func() error {
+			w.sweep()
+			return w.role.WatchDrain(natOf{w.state})
+		})
+		w.faults.report("check the sessions of a drain", err)
+		sweepAt = begin.Add(max(w.every, alarm.TimeShare*took))
+	}
+}
+
+// sweep lets the expired sessions go, and looks at how full tables and ports are.
+func (w *natWatch) sweep() {
+	w.state.mu.RLock()
+	if w.state.dp == nil || w.state.config.Egress == nil {
+		quiet := len(w.guard.Problems) == 0 && w.guard.sweptAt.IsZero()
+		w.state.mu.RUnlock()
 		if !quiet {
-			e.setNATGuard(natGuard{}, nil)
+			w.set(natGuard{}, nil)
 		}
 		return
 	}
-	next, err := e.readNATGuard()
-	was, config := e.natGuard, e.config
+	next, err := w.read()
+	was, config := w.guard, w.state.config
 	if err == nil {
 		next.evaluate(was, *config.Egress)
-		next.Problems = append(next.Problems, e.replication.Problems(config, e.role.States(), next.sweptAt)...)
+		next.Problems = append(next.Problems, w.replication.Problems(config, w.role.States(), next.sweptAt)...)
 	} else {
 		next = was
 	}
-	e.mu.RUnlock()
-	e.setNATGuard(next, err)
+	w.state.mu.RUnlock()
+	w.set(next, err)
 }
 
-// readNATGuard sweeps and reads. mu is held.
-func (e *edge) readNATGuard() (g natGuard, err error) {
-	if g.gcStats, err = e.dp.NAT.NATSweep(); err != nil {
+// read sweeps and reads. mu is held.
+func (w *natWatch) read() (g natGuard, err error) {
+	if g.gcStats, err = w.state.dp.NAT.NATSweep(); err != nil {
 		return g, err
 	}
 	g.sweptAt = time.Now()
-	if g.pressures, err = e.dp.Egress.PortUsages(mostPressures); err != nil {
+	if g.pressures, err = w.state.dp.Egress.PortUsages(mostPressures); err != nil {
 		return g, err
 	}
-	drops, err := e.dp.Drops.Drops()
+	drops, err := w.state.dp.Drops.Drops()
 	if err != nil {
 		return g, err
 	}
@@ -85,19 +127,19 @@ func (e *edge) readNATGuard() (g natGuard, err error) {
 	for _, d := range drops {
 		g.drops[d.Reason] = d.Packets
 	}
-	events, err := e.dp.Drops.Events()
+	events, err := w.state.dp.Drops.Events()
 	g.natEventsLost, g.earlyDropped = events[gateway.EventsLost], events[eventEarlyDropped]
 	g.known = err == nil
 	return g, err
 }
 
-func (e *edge) setNATGuard(next natGuard, err error) {
-	e.mu.Lock()
-	was := e.natGuard.Problems
-	e.natGuard = next
-	e.mu.Unlock()
-	e.reportProblem("sweep the sessions", err)
-	e.tell(was, next.Problems)
+func (w *natWatch) set(next natGuard, err error) {
+	w.state.mu.Lock()
+	was := w.guard.Problems
+	w.guard = next
+	w.state.mu.Unlock()
+	w.faults.report("sweep the sessions", err)
+	alarm.LogChanges(w.log, was, next.Problems)
 }
 
 // madeRoom is how many sessions were dropped early since the guard before.

@@ -8,20 +8,20 @@ import (
 )
 
 func newOffloads(e *edge) *schedule.Probes {
-	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.reportProblem, HostFault: changeHost})
+	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.faults.report, HostFault: changeHost})
 }
 
 // probedEdge lends an edge to those that probe its offloads.
 type probedEdge struct{ e *edge }
 
 func (p probedEdge) Snapshot() schedule.Snapshot {
-	p.e.mu.RLock()
-	defer p.e.mu.RUnlock()
-	return schedule.Snapshot{Config: p.e.config, Host: p.e.hostState, MTUs: maps.Clone(p.e.paths.probed)}
+	p.e.state.mu.RLock()
+	defer p.e.state.mu.RUnlock()
+	return schedule.Snapshot{Config: p.e.state.config, Host: p.e.state.hostState, MTUs: maps.Clone(p.e.paths.probed)}
 }
 
 func (p probedEdge) SetOffloads() error {
-	_, err := inLoop(p.e, func() (struct{}, error) { return struct{}{}, p.ensure() })
+	_, err := inLoop(p.e.jobs, func() (struct{}, error) { return struct{}{}, p.ensure() })
 	return err
 }
 
@@ -30,14 +30,14 @@ func (p probedEdge) Enter() error { return p.e.ns.enter() }
 // ensure makes the offloads be as wanted. It is done by the goroutine of Run.
 func (p probedEdge) ensure() error {
 	e := p.e
-	holds := plan.HostConfig(e.config, e.hostState)
-	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.hostState)...)
-	holds.Offloads = e.offloads.Wanted(e.config.Underlay.OffloadProbe)
+	holds := plan.HostConfig(e.state.config, e.state.hostState)
+	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.state.hostState)...)
+	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
 	return e.host.Ensure(holds)
 }
 
 // endTrial restores what a probe set that was cut short, when the loop has ended.
 func (p probedEdge) endTrial() {
 	p.e.offloads.EndTrial()
-	p.e.reportProblem(changeHost, p.ensure())
+	p.e.faults.report(changeHost, p.ensure())
 }

@@ -43,14 +43,24 @@ const (
 var reportOutcomes = []string{reportConfirmed, reportRefuted, reportUnconfirmed, reportRefused}
 
 // reports are those that probes are looking into, and those that are obeyed.
+// obeyed and outcomes are changed under the mu of state.
 type reports struct {
+	log       *slog.Logger
+	state     *state
+	faults    *faults
+	paths     *paths
+	reconcile func()
+
 	asked    map[overlay.Pair]time.Time // probes were asked to look into the message of that time
 	obeyed   map[overlay.Pair]report    // without a confirmation
 	outcomes map[string]uint64          // how many came to what
 }
 
-func newReports() reports {
-	return reports{make(map[overlay.Pair]time.Time), make(map[overlay.Pair]report), make(map[string]uint64)}
+func newReports(e *edge) reports {
+	return reports{
+		log: e.log, state: &e.state, faults: &e.faults, paths: &e.paths, reconcile: e.reconcile,
+		asked: make(map[overlay.Pair]time.Time), obeyed: make(map[overlay.Pair]report), outcomes: make(map[string]uint64),
+	}
 }
 
 // obey lowers the MTUs of paths to what is obeyed without a confirmation. It forgets what is too
@@ -67,99 +77,101 @@ func (r *reports) obey(probed map[overlay.Pair]int, results map[overlay.Pair]pat
 	}
 }
 
-// followReports has what ICMP messages said about paths confirmed by probes, or decides without.
-func (e *edge) followReports() {
-	all, err := e.dp.Paths.PathReports()
-	e.reportProblem(readReports, err)
-	maps.DeleteFunc(e.paths.asked, func(pair overlay.Pair, _ time.Time) bool { return all[pair].MTU == 0 })
+// follow has what ICMP messages said about paths confirmed by probes, or decides without.
+func (r *reports) follow() {
+	all, err := r.state.dp.Paths.PathReports()
+	r.faults.report(readReports, err)
+	maps.DeleteFunc(r.asked, func(pair overlay.Pair, _ time.Time) bool { return all[pair].MTU == 0 })
 	if len(all) == 0 {
 		return
 	}
-	results, now, lower := e.paths.results(), time.Now(), false
-	for pair, r := range all {
-		at := now.Add(-r.Age)
+	results, now, lower := r.paths.results(), time.Now(), false
+	for pair, message := range all {
+		at := now.Add(-message.Age)
 		found, probed := results[pair]
 		switch {
 		case probed && found.State == pathmtu.Confirmed && found.When.After(at):
 			outcome := reportRefuted
-			if found.MTU <= r.MTU {
+			if found.MTU <= message.MTU {
 				outcome = reportConfirmed
 			}
-			e.decide(pair, r, outcome)
+			r.decide(pair, message, outcome)
 		case probed && found.State != pathmtu.Unanswered && now.Sub(at) < reportLife:
-			e.recheck(pair, r, at)
-		case e.mayObey(pair, r, now):
-			e.decide(pair, r, reportUnconfirmed)
+			r.recheck(pair, message, at)
+		case r.mayObey(pair, message, now):
+			r.decide(pair, message, reportUnconfirmed)
 			lower = true
 		default:
-			e.decide(pair, r, reportRefused)
+			r.decide(pair, message, reportRefused)
 		}
 	}
 	if lower {
-		e.reconcile()
+		r.reconcile()
 	}
 }
 
 // recheck asks the probes once for each message.
-func (e *edge) recheck(pair overlay.Pair, r datapath.PathReport, at time.Time) {
+func (r *reports) recheck(pair overlay.Pair, message datapath.PathReport, at time.Time) {
 	const sameReport = time.Second / 2 // by how much the time of one message may differ between looks
-	if asked, ok := e.paths.asked[pair]; ok && at.Sub(asked).Abs() < sameReport {
+	if asked, ok := r.asked[pair]; ok && at.Sub(asked).Abs() < sameReport {
 		return
 	}
-	e.paths.asked[pair] = at
-	for source, probes := range e.paths.probes {
-		if source.tep == pair.Local {
-			probes.Recheck(pair.Remote, r.MTU) // which ignores remotes that it does not probe
-		}
-	}
+	r.asked[pair] = at
+	r.paths.recheck(pair, message.MTU)
 }
 
 // mayObey takes a report that embeds a packet of a tunnel, VNI and all, for true. It reports
 // whether that changes something.
-func (e *edge) mayObey(pair overlay.Pair, r datapath.PathReport, now time.Time) bool {
+func (r *reports) mayObey(pair overlay.Pair, message datapath.PathReport, now time.Time) bool {
 	most := 0 // of its next hops: a message does not say which one it is about
-	for _, one := range plan.PathsOf(e.config, e.hostState, pair) {
-		most = max(most, e.hostState.Routes[one].MTU)
+	for _, one := range plan.PathsOf(r.state.config, r.state.hostState, pair) {
+		most = max(most, r.state.hostState.Routes[one].MTU)
 	}
-	mtu := max(r.VNIMTU, e.leastReported(pair.Remote))
-	if r.VNIMTU == 0 || mtu >= most || r.Age > reportLife {
+	mtu := max(message.VNIMTU, r.leastReported(pair.Remote))
+	if message.VNIMTU == 0 || mtu >= most || message.Age > reportLife {
 		return false
 	}
-	if known, ok := e.paths.probed[pair]; ok && mtu >= known {
+	if known, ok := r.paths.probed[pair]; ok && mtu >= known {
 		return false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.paths.obeyed[pair] = report{mtu, now}
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	r.obeyed[pair] = report{mtu, now}
 	return true
 }
 
 // leastReported is the smallest path MTU that is obeyed without a probe: inside it is the
 // minimum of IPv6, whatever the encapsulation.
-func (e *edge) leastReported(remote netip.Addr) int {
+func (r *reports) leastReported(remote netip.Addr) int {
 	const large = 2 * innerMinimum
-	return innerMinimum + large - plan.InnerMTU(e.config, e.config.Remote(remote).Addrs[0], large)
+	return innerMinimum + large - plan.InnerMTU(r.state.config, r.state.config.Remote(remote).Addrs[0], large)
 }
 
 // decide ends a report.
-func (e *edge) decide(pair overlay.Pair, r datapath.PathReport, outcome string) {
-	e.reportProblem(decideReport, e.dp.Paths.DecidePath(pair))
-	e.mu.Lock()
-	e.paths.outcomes[outcome]++
-	e.mu.Unlock()
+func (r *reports) decide(pair overlay.Pair, message datapath.PathReport, outcome string) {
+	r.faults.report(decideReport, r.state.dp.Paths.DecidePath(pair))
+	r.state.mu.Lock()
+	r.outcomes[outcome]++
+	r.state.mu.Unlock()
 	level := slog.LevelDebug // what changes nothing: anybody can cause it, every second
 	if outcome == reportConfirmed || outcome == reportUnconfirmed {
 		level = slog.LevelInfo
 	}
-	e.log.Log(context.Background(), level, "the underlay reported a path MTU", "local", pair.Local, "remote", pair.Remote, "mtu", r.MTU, "outcome", outcome)
+	r.log.Log(context.Background(), level, "the underlay reported a path MTU", "local", pair.Local, "remote", pair.Remote, "mtu", message.MTU, "outcome", outcome)
 }
 
-// expireReports ends the obedience to what no probe has confirmed for too long.
-func (e *edge) expireReports() {
-	for _, obeyed := range e.paths.obeyed {
+// expire ends the obedience to what no probe has confirmed for too long.
+func (r *reports) expire() {
+	for _, obeyed := range r.obeyed {
 		if time.Since(obeyed.at) > reportLife {
-			e.reconcile()
+			r.reconcile()
 			return
 		}
 	}
+}
+
+// read reads what is known of path MTUs. mu is held.
+func (r *reports) read() (known, error) {
+	reported, err := r.state.dp.Paths.PathReports()
+	return known{r.paths.results(), maps.Clone(r.obeyed), reported, maps.Clone(r.outcomes)}, err
 }

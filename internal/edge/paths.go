@@ -3,7 +3,7 @@ package edge
 import (
 	"context"
 	"errors"
-	"maps"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
@@ -18,13 +18,18 @@ import (
 )
 
 // paths is what is known of the MTU on the way to the remotes: what probes found, and what
-// else tunnels obey. Of it, probes, probed and what is in reports are changed under the edge's
-// mu.
+// else tunnels obey. Of it, probes and probed are changed under the mu of state.
 type paths struct {
+	log    *slog.Logger
+	state  *state
+	faults *faults
+	open   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
+	// obey lowers MTUs to what is obeyed without a confirmation. mu is held.
+	obey func(probed map[overlay.Pair]int, results map[overlay.Pair]pathmtu.Result, now time.Time)
+
 	probes map[probeSource]followed
 	found  chan struct{}        // has a mark when any of them has news
 	probed map[overlay.Pair]int // path MTUs in bytes of an IP packet, of the tables
-	reports
 }
 
 // probeSource is where probes leave: a TEP and, of a pair whose route has several next hops, the interface
@@ -40,8 +45,11 @@ type followed struct {
 	end func()
 }
 
-func newPaths() paths {
-	return paths{probes: make(map[probeSource]followed), found: make(chan struct{}, 1), reports: newReports()}
+func newPaths(e *edge) paths {
+	return paths{
+		log: e.log, state: &e.state, faults: &e.faults, open: e.opts.OpenProbes, obey: e.reports.obey,
+		probes: make(map[probeSource]followed), found: make(chan struct{}, 1),
+	}
 }
 
 // follow passes the news of probes on.
@@ -130,47 +138,47 @@ func (p *paths) close() error {
 
 // probe makes the probes be those of configuration and view, and returns what
 // they found by now.
-func (e *edge) probe(hostState host.State) map[overlay.Pair]int {
+func (p *paths) probe(hostState host.State) map[overlay.Pair]int {
 	var errs []error
-	wanted := e.probesWanted(hostState)
+	wanted := p.probesWanted(hostState)
 	for source := range wanted {
-		errs = append(errs, e.openProbes(source))
+		errs = append(errs, p.openProbes(source))
 	}
-	for source := range e.paths.probes {
+	for source := range p.probes {
 		if wanted[source] == nil {
-			errs = append(errs, e.endProbes(source))
+			errs = append(errs, p.endProbes(source))
 		}
 	}
-	e.reportProblem(probeMTUs, errors.Join(errs...))
-	for source, probes := range e.paths.probes {
+	p.faults.report(probeMTUs, errors.Join(errs...))
+	for source, probes := range p.probes {
 		probes.Set(wanted[source])
 	}
-	results := e.paths.results()
+	results := p.results()
 	probed := make(map[overlay.Pair]int)
 	for pair, r := range results {
 		if r.MTU > 0 {
 			probed[pair] = r.MTU
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.paths.obey(probed, results, time.Now())
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	p.obey(probed, results, time.Now())
 	return probed
 }
 
 // probesWanted are the ceilings of the paths to probe, by where probes leave and by remote.
-func (e *edge) probesWanted(hostState host.State) map[probeSource]map[netip.Addr]int {
+func (p *paths) probesWanted(hostState host.State) map[probeSource]map[netip.Addr]int {
 	wanted := make(map[probeSource]map[netip.Addr]int)
-	if !e.config.Underlay.ProbeMTU {
+	if !p.state.config.Underlay.ProbeMTU {
 		return wanted
 	}
-	for _, t := range e.config.Underlay.Local() {
+	for _, t := range p.state.config.Underlay.Local() {
 		if hostState.TEPs[t.Addr] {
 			wanted[probeSource{tep: t.Addr}] = make(map[netip.Addr]int)
 		}
 	}
-	for _, pair := range plan.Pairs(e.config) {
-		for _, one := range plan.PathsOf(e.config, hostState, pair) {
+	for _, pair := range plan.Pairs(p.state.config) {
+		for _, one := range plan.PathsOf(p.state.config, hostState, pair) {
 			path, source := hostState.Routes[one], probeSource{tep: pair.Local}
 			if !hostState.TEPs[pair.Local] {
 				continue
@@ -188,30 +196,39 @@ func (e *edge) probesWanted(hostState host.State) map[probeSource]map[netip.Addr
 }
 
 // openProbes has source probe, if it does not yet.
-func (e *edge) openProbes(source probeSource) error {
-	if _, ok := e.paths.probes[source]; ok {
+func (p *paths) openProbes(source probeSource) error {
+	if _, ok := p.probes[source]; ok {
 		return nil
 	}
-	probes, err := e.opts.OpenProbes(source.tep, source.ifindex, e.log)
+	probes, err := p.open(source.tep, source.ifindex, p.log)
 	if errors.Is(err, unix.EADDRNOTAVAIL) { // it is still being checked for duplicates
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.paths.probes[source] = e.paths.follow(probes)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	p.probes[source] = p.follow(probes)
 	return nil
 }
 
-func (e *edge) endProbes(source probeSource) error {
-	e.mu.Lock()
-	was := e.paths.probes[source]
-	delete(e.paths.probes, source)
-	e.mu.Unlock()
+func (p *paths) endProbes(source probeSource) error {
+	p.state.mu.Lock()
+	was := p.probes[source]
+	delete(p.probes, source)
+	p.state.mu.Unlock()
 	was.end()
 	return was.Close()
+}
+
+// recheck asks probes to look into what was reported of a path.
+func (p *paths) recheck(pair overlay.Pair, mtu int) {
+	for source, probes := range p.probes {
+		if source.tep == pair.Local {
+			probes.Recheck(pair.Remote, mtu) // which ignores remotes that it does not probe
+		}
+	}
 }
 
 // States of path MTUs.
@@ -229,12 +246,6 @@ type known struct {
 	obeyed   map[overlay.Pair]report
 	reported map[overlay.Pair]datapath.PathReport // pending
 	outcomes map[string]uint64                    // of former ones
-}
-
-// readPaths reads what is known of path MTUs. mu is held.
-func (e *edge) readPaths() (known, error) {
-	reported, err := e.dp.Paths.PathReports()
-	return known{e.paths.results(), maps.Clone(e.paths.obeyed), reported, maps.Clone(e.paths.outcomes)}, err
 }
 
 // state is where the path MTU that tunnels of a path obey comes from.

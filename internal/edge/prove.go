@@ -11,12 +11,12 @@ import (
 type provenEdge struct{ e *edge }
 
 func (p provenEdge) Facts() (f proof.Facts, err error) {
-	if b := p.e.bgp.Load(); b != nil {
+	if b := p.e.bgp.process.Load(); b != nil {
 		f.Advertised = b.State().Statuses()
 	}
-	return read(p.e, "proof", func() (proof.Facts, error) {
-		f.Config, f.Host, f.Self, f.Routes = p.e.config, p.e.hostState, self(p.e.config), p.e.pathSelector.routes()
-		known, err := p.e.readPaths()
+	return read(&p.e.state, "proof", func() (proof.Facts, error) {
+		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, self(p.e.state.config), p.e.pathSelector.routes()
+		known, err := p.e.reports.read()
 		if err != nil {
 			return f, err
 		}
@@ -26,20 +26,20 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.state(path.Endpoints()),
 			})
 		}
-		if f.Neighbours, err = p.e.dp.Hosts.Neighbours(); err != nil {
+		if f.Neighbours, err = p.e.state.dp.Hosts.Neighbours(); err != nil {
 			return f, err
 		}
-		f.FDB, err = p.e.dp.Hosts.FDB()
+		f.FDB, err = p.e.state.dp.Hosts.FDB()
 		return f, err
 	})
 }
 
 // Open has the sockets opened by the goroutine of Run, for its network namespace.
 func (p provenEdge) Open(tunnels []prove.Tunnel, timeout time.Duration) (*prove.Prober, error) {
-	return inLoop(p.e, func() (*prove.Prober, error) {
-		o := prove.Options{MAC: prove.MAC(self(p.e.config)), Timeout: timeout}
-		for _, name := range p.e.config.Underlay.Interfaces {
-			if link, ok := p.e.hostState.Links[name]; ok && link.Up {
+	return inLoop(p.e.jobs, func() (*prove.Prober, error) {
+		o := prove.Options{MAC: prove.MAC(self(p.e.state.config)), Timeout: timeout}
+		for _, name := range p.e.state.config.Underlay.Interfaces {
+			if link, ok := p.e.state.hostState.Links[name]; ok && link.Up {
 				o.Interfaces = append(o.Interfaces, link.Index)
 			}
 		}

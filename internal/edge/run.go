@@ -173,14 +173,14 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, ns.close()) }()
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
-	e.reportProblem(startConfiguration, passedOver)
+	e.faults.report(startConfiguration, passedOver)
 	endWriter := goWait(context.WithoutCancel(ctx), func(ctx context.Context) {
-		e.writer.Run(ctx, func(err error) { e.reportProblem(writeTables, err) })
+		e.writer.Run(ctx, func(err error) { e.faults.report(writeTables, err) })
 	})
-	endAnnouncer, endLease := goWait(ctx, e.announceAddresses), goWait(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
+	endAnnouncer, endLease := goWait(ctx, e.egress.announceAddresses), goWait(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
-		e.unfollowHostEvents()
-		err = errors.Join(err, e.endBGP(true), e.paths.close(), e.endLiveness(false), e.replication.Close())
+		e.hostEvents.unfollow()
+		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.egress.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -190,7 +190,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	if first.When.IsZero() {
 		first.When, first.By = e.started, "edge"
-		e.keep(first.Revision, false)
+		e.transactions.keep(first.Revision, false)
 	}
 	gate.Open(handler(e))
 	end := e.follow(ctx)
@@ -205,11 +205,25 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	cfg := first.edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), configured: cfg, config: cfg, ruled: first.rules, inForce: first.Revision,
-		turn: make(turn, 1), jobs: make(chan func()), ended: make(chan struct{}), paths: newPaths(),
-		ns: ns, learned: newLearned(), loops: newLoops(), tep: cfg.Underlay.TEP,
+		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
+		jobs: jobs{make(chan func()), make(chan struct{})},
+		ns:   ns,
 	}
-	e.makeGateway()
+	e.faults.log = e.log
+	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
+	e.egress = newEgress(e)
+	e.writer = e.egress.writer
+	e.pathSelector = pathSelector{e.writer, &e.watched}
+	e.watched = newWatched(e, func() {
+		e.egress.steerAndSave()
+		e.bgp.failNeighbours()
+	})
+	e.bgp = newPeering(e)
+	e.reports = newReports(e)
+	e.paths = newPaths(e)
+	e.natWatch = newNATWatch(e)
+	e.loops = newLoops(e)
+	e.hostEvents = newHostEvents(e)
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
 }
@@ -218,7 +232,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.watchGateways, e.watchNAT, e.replication.Follow, e.replication.Refresh, e.resolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.egress.watch, e.natWatch.run, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
 	} {
 		ends = append(ends, goWait(ctx, watch))
 	}

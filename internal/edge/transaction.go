@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -116,16 +117,44 @@ func newCandidate(was candidate, next overlay.Edge, r revision.Revision) (candid
 	return candidate{next, rules, r}, err
 }
 
+// transactions bring configurations into force, each whole or not at all. But for reading and
+// compiling them all is done by the goroutine of Run.
+type transactions struct {
+	opts   RunOptions
+	log    *slog.Logger
+	state  *state
+	faults *faults
+	jobs   jobs
+	reopen func(next overlay.Edge) error // the data path, when next needs other programs
+	apply  func()                        // the configuration that is wanted, as far as it can be
+
+	// Changed under the mu of state.
+	inForce revision.Revision // that is configured
+	awaited *awaited          // it, when it goes back by itself; else nil
+
+	turn                   turn // one configuration is read at a time
+	reloading, reloadAgain bool
+	reloadConfirmed        bool // a reload found that the configuration waits for its confirmation
+}
+
+// newTransactions has first be in force.
+func newTransactions(e *edge, first candidate, reopen func(overlay.Edge) error, apply func()) transactions {
+	return transactions{
+		opts: e.opts, log: e.log, state: &e.state, faults: &e.faults, jobs: e.jobs, reopen: reopen, apply: apply,
+		inForce: first.Revision, turn: make(turn, 1),
+	}
+}
+
 // current is the configuration that is wanted now.
-func (e *edge) current() candidate {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return candidate{e.configured, e.ruled, e.inForce}
+func (t *transactions) current() candidate {
+	t.state.mu.RLock()
+	defer t.state.mu.RUnlock()
+	return candidate{t.state.configured, t.state.ruled, t.inForce}
 }
 
 // sameName refuses the configuration of another edge.
-func (e *edge) sameName(next overlay.Edge, path string) error {
-	if name := e.current().edge.Name; next.Name != name {
+func (t *transactions) sameName(next overlay.Edge, path string) error {
+	if name := t.current().edge.Name; next.Name != name {
 		return fmt.Errorf("%s: metadata.name changed from %s to %s: stop this edge and start the other", path, name, next.Name)
 	}
 	return nil
@@ -133,133 +162,144 @@ func (e *edge) sameName(next overlay.Edge, path string) error {
 
 // reload takes over the file of the configuration, which is read and compiled beside the loop:
 // that takes seconds with many rules. A wrong one changes nothing.
-func (e *edge) reload() {
-	if e.reloading {
-		e.reloadAgain = true
+func (t *transactions) reload() {
+	if t.reloading {
+		t.reloadAgain = true
 		return
 	}
-	e.reloading = true
+	t.reloading = true
 	go func() { // ends with the loop, which takes what it has found, or has ended
-		if e.turn.take(context.Background(), e.ended) != nil {
+		if t.turn.take(context.Background(), t.jobs.ended) != nil {
 			return
 		}
-		defer e.turn.pass()
-		c, err := e.readFile()
-		_, _ = inLoop(e, func() (struct{}, error) { // an edge that stops reloads no more
-			e.reloaded(c, err)
+		defer t.turn.pass()
+		c, err := t.readFile()
+		_, _ = inLoop(t.jobs, func() (struct{}, error) { // an edge that stops reloads no more
+			t.reloaded(c, err)
 			return struct{}{}, nil
 		})
 	}()
 }
 
 // readFile reads and compiles the file of the configuration.
-func (e *edge) readFile() (candidate, error) {
-	was := e.current()
-	next, source, err := e.opts.Load(e.opts.ConfigPath)
+func (t *transactions) readFile() (candidate, error) {
+	was := t.current()
+	next, source, err := t.opts.Load(t.opts.ConfigPath)
 	if err == nil {
-		err = e.sameName(next, e.opts.ConfigPath)
+		err = t.sameName(next, t.opts.ConfigPath)
 	}
 	if err != nil {
 		return candidate{}, err
 	}
-	return newCandidate(was, next, revision.Revision{By: "signal", What: reloadWord, Path: e.opts.ConfigPath, Source: source})
+	return newCandidate(was, next, revision.Revision{By: "signal", What: reloadWord, Path: t.opts.ConfigPath, Source: source})
 }
 
 // reloaded ends a reload in the loop.
-func (e *edge) reloaded(next candidate, err error) {
+func (t *transactions) reloaded(next candidate, err error) {
 	if err == nil {
-		err = e.transact(next, 0)
+		err = t.transact(next, 0)
 	}
-	e.reportProblem(reloadConfiguration, err)
+	t.faults.report(reloadConfiguration, err)
 	if err == nil {
 		// Not before: who waits for this line finds the data path as the file has it.
-		e.log.Info("configuration reloaded", "segments", len(next.edge.Segments), "ports", len(next.edge.Ports))
+		t.log.Info("configuration reloaded", "segments", len(next.edge.Segments), "ports", len(next.edge.Ports))
 	}
-	e.reloading, e.reloadConfirmed = false, e.awaited != nil
-	if e.reloadAgain && e.dp != nil {
-		e.reloadAgain = false
-		e.reload()
+	t.reloading, t.reloadConfirmed = false, t.awaited != nil
+	if t.reloadAgain && t.state.dp != nil {
+		t.reloadAgain = false
+		t.reload()
 	}
 }
 
 // transact makes a configuration the one in force, whole, or leaves the one before in force and
 // says why. With confirm it goes back by itself after that time. Of the loop alone.
-func (e *edge) transact(next candidate, confirm time.Duration) error {
-	was := e.current()
-	if e.awaited != nil {
+func (t *transactions) transact(next candidate, confirm time.Duration) error {
+	was := t.current()
+	if t.awaited != nil {
 		return fmt.Errorf("revision %d waits for selvage confirm until %s: confirm it, or go back by selvage rollback",
-			e.awaited.id, e.awaited.until.UTC().Format(time.TimeOnly))
+			t.awaited.id, t.awaited.until.UTC().Format(time.TimeOnly))
 	}
-	if err := e.reopen(next.edge); err != nil {
+	if err := t.reopen(next.edge); err != nil {
 		return err
 	}
-	before := e.leftOut()
+	before := t.leftOut()
 	next.When = time.Now()
-	e.take(next)
-	failed := e.notApplied()
+	t.take(next)
+	failed := t.notApplied()
 	if before == nil { // else it may be what frees the room that lacked
-		failed = cmp.Or(failed, e.leftOut())
+		failed = cmp.Or(failed, t.leftOut())
 	}
 	if failed != nil {
-		e.rollBack(was)
+		t.rollBack(was)
 		return failed
 	}
-	e.noteVersion(next.edge)
-	if next.Path == e.opts.ConfigPath {
-		e.reportProblem(startConfiguration, nil)
+	t.noteVersion(next.edge)
+	if next.Path == t.opts.ConfigPath {
+		t.faults.report(startConfiguration, nil)
 	}
-	e.reportProblem(reloadConfiguration, nil)
-	e.reportProblem(goBackByItself, nil)
-	e.keep(next.Revision, confirm > 0)
+	t.faults.report(reloadConfiguration, nil)
+	t.faults.report(goBackByItself, nil)
+	t.keep(next.Revision, confirm > 0)
 	if confirm > 0 {
-		e.await(was, confirm)
+		t.await(was, confirm)
 	}
 	freeMemory(was.edge, next.edge)
 	return nil
 }
 
+// noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
+// may no longer read.
+func (t *transactions) noteVersion(c overlay.Edge) {
+	for _, warning := range c.Warnings {
+		t.log.Warn("the configuration is good, but: " + warning)
+	}
+	if c.APIVersion == config.PreviousVersion {
+		t.log.Warn("the configuration is of an older apiVersion; selvage convert -w rewrites it", "file", t.opts.ConfigPath, "apiVersion", c.APIVersion)
+	}
+}
+
 // notApplied is why the last reconciliation wrote no tables.
-func (e *edge) notApplied() error { return cmp.Or(e.faults.of(observeHost), e.faults.of(applyTables)) }
+func (t *transactions) notApplied() error {
+	return cmp.Or(t.faults.of(observeHost), t.faults.of(applyTables))
+}
 
 // leftOut is what of the tables in force could not be written.
-func (e *edge) leftOut() error {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.left
+func (t *transactions) leftOut() error {
+	t.state.mu.RLock()
+	defer t.state.mu.RUnlock()
+	return t.state.left
 }
 
 // take makes a configuration the one that is wanted, and has it applied.
-func (e *edge) take(next candidate) {
-	e.mu.Lock()
-	e.configured, e.config, e.ruled, e.inForce = next.edge, next.edge, next.rules, next.Revision
-	e.mu.Unlock()
-	e.configureBGP()
-	e.reconcile()
-	e.followBGP()
+func (t *transactions) take(next candidate) {
+	t.state.mu.Lock()
+	t.state.configured, t.state.config, t.state.ruled, t.inForce = next.edge, next.edge, next.rules, next.Revision
+	t.state.mu.Unlock()
+	t.apply()
 }
 
 // rollBack takes the previous configuration again, as the tables of another one could not be
 // applied.
-func (e *edge) rollBack(was candidate) {
-	e.reportProblem("open the data path for the previous configuration", e.reopen(was.edge))
-	e.take(was)
+func (t *transactions) rollBack(was candidate) {
+	t.faults.report("open the data path for the previous configuration", t.reopen(was.edge))
+	t.take(was)
 }
 
 // keep writes the revision in force down. What was kept last needs no other number.
-func (e *edge) keep(r revision.Revision, unconfirmed bool) {
+func (t *transactions) keep(r revision.Revision, unconfirmed bool) {
 	r.Unconfirmed = unconfirmed
-	store, err := revision.Open(e.opts.StateDir, e.configured.Name)
+	store, err := revision.Open(t.opts.StateDir, t.state.configured.Name)
 	if err == nil {
 		if last, ok := keptLast(store, r); ok {
 			last.Source = r.Source
-			e.setInForce(last)
-			e.reportProblem(keepRevisions, nil)
+			t.setInForce(last)
+			t.faults.report(keepRevisions, nil)
 			return
 		}
 		r.ID, err = store.Add(r)
 	}
-	e.reportProblem(keepRevisions, err)
-	e.setInForce(r)
+	t.faults.report(keepRevisions, err)
+	t.setInForce(r)
 }
 
 // keptLast is the newest revision, when it has the text of r, which comes from the file alone. So
@@ -282,79 +322,79 @@ const (
 
 func isRollback(r revision.Revision) bool { return strings.HasPrefix(r.What, rollbackWord) }
 
-func (e *edge) setInForce(r revision.Revision) {
-	e.mu.Lock()
-	e.inForce = r
-	e.mu.Unlock()
+func (t *transactions) setInForce(r revision.Revision) {
+	t.state.mu.Lock()
+	t.inForce = r
+	t.state.mu.Unlock()
 }
 
 // await has a configuration go back, unless it is confirmed.
-func (e *edge) await(was candidate, within time.Duration) {
-	a := &awaited{id: e.inForce.ID, until: time.Now().Add(within), back: was}
+func (t *transactions) await(was candidate, within time.Duration) {
+	a := &awaited{id: t.inForce.ID, until: time.Now().Add(within), back: was}
 	a.timer = time.AfterFunc(within, func() {
 		select {
-		case e.jobs <- func() { e.lapse(a) }:
-		case <-e.ended:
+		case t.jobs.todo <- func() { t.lapse(a) }:
+		case <-t.jobs.ended:
 		}
 	})
-	e.setAwaited(a)
-	e.log.Info("the configuration goes back unless it is confirmed", "revision", a.id, "within", within)
+	t.setAwaited(a)
+	t.log.Info("the configuration goes back unless it is confirmed", "revision", a.id, "within", within)
 }
 
-func (e *edge) setAwaited(a *awaited) {
-	e.mu.Lock()
-	e.awaited = a
-	e.mu.Unlock()
+func (t *transactions) setAwaited(a *awaited) {
+	t.state.mu.Lock()
+	t.awaited = a
+	t.state.mu.Unlock()
 }
 
 // lapse goes back to what was in force before, as nobody confirmed.
-func (e *edge) lapse(a *awaited) {
-	if e.awaited != a {
+func (t *transactions) lapse(a *awaited) {
+	if t.awaited != a {
 		return
 	}
-	e.log.Warn("nobody confirmed the configuration, it goes back", "revision", a.id)
-	e.reportProblem(goBackByItself, e.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
+	t.log.Warn("nobody confirmed the configuration, it goes back", "revision", a.id)
+	t.faults.report(goBackByItself, t.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
 }
 
 // goBack ends the wait for a confirmation with the configuration before.
-func (e *edge) goBack(what, by string) error {
-	a := e.awaited
+func (t *transactions) goBack(what, by string) error {
+	a := t.awaited
 	a.timer.Stop()
-	e.setAwaited(nil)
-	e.reloadConfirmed = false
+	t.setAwaited(nil)
+	t.reloadConfirmed = false
 	back := a.back
 	back.What, back.By = what, by
-	return e.transact(back, 0)
+	return t.transact(back, 0)
 }
 
 // confirm has the configuration stay that is waiting for it.
-func (e *edge) confirm() error {
-	a := e.awaited
+func (t *transactions) confirm() error {
+	a := t.awaited
 	if a == nil {
 		return errors.New("no configuration waits for a confirmation")
 	}
 	a.timer.Stop()
-	e.setAwaited(nil)
-	r := e.inForce
+	t.setAwaited(nil)
+	r := t.inForce
 	r.Unconfirmed = false
-	e.setInForce(r)
-	store, err := revision.Open(e.opts.StateDir, e.configured.Name)
+	t.setInForce(r)
+	store, err := revision.Open(t.opts.StateDir, t.state.configured.Name)
 	if err == nil {
 		err = store.Confirm(a.id)
 	}
-	e.reportProblem(keepRevisions, err)
-	e.log.Info("the configuration is confirmed", "revision", a.id)
-	if e.reloadConfirmed {
-		e.reloadConfirmed = false
-		e.reload()
+	t.faults.report(keepRevisions, err)
+	t.log.Info("the configuration is confirmed", "revision", a.id)
+	if t.reloadConfirmed {
+		t.reloadConfirmed = false
+		t.reload()
 	}
 	return nil
 }
 
 // earlier reads a revision, or with 0 the newest confirmed one that differs from what is in force.
-func (e *edge) earlier(id int) (revision.Revision, error) {
-	now := e.current()
-	store, err := revision.Open(e.opts.StateDir, now.edge.Name)
+func (t *transactions) earlier(id int) (revision.Revision, error) {
+	now := t.current()
+	store, err := revision.Open(t.opts.StateDir, now.edge.Name)
 	if err != nil {
 		return revision.Revision{}, err
 	}
@@ -375,17 +415,17 @@ func (e *edge) earlier(id int) (revision.Revision, error) {
 	return store.Get(id)
 }
 
-// configProblems are what is not settled about the configuration. mu is held.
-func (e *edge) configProblems() (list []problem.Problem) {
-	if a := e.awaited; a != nil {
+// problems are what is not settled about the configuration. mu is held.
+func (t *transactions) problems() (list []problem.Problem) {
+	if a := t.awaited; a != nil {
 		list = append(list, problem.Warning("revision %d goes back by itself at %s: selvage confirm has it stay", a.id, a.until.UTC().Format(time.TimeOnly)))
 	}
 	switch {
-	case isRollback(e.inForce) && e.inForce.Path == e.opts.ConfigPath:
+	case isRollback(t.inForce) && t.inForce.Path == t.opts.ConfigPath:
 		list = append(list, problem.Note("revision %d is in force, a %s: a restart takes %s as it is: mend it, then selvage apply %s",
-			e.inForce.ID, e.inForce.What, e.opts.ConfigPath, e.opts.ConfigPath))
-	case e.inForce.Path != e.opts.ConfigPath:
-		list = append(list, problem.Note("the configuration in force is of %s: a restart takes %s again", e.inForce.Path, e.opts.ConfigPath))
+			t.inForce.ID, t.inForce.What, t.opts.ConfigPath, t.opts.ConfigPath))
+	case t.inForce.Path != t.opts.ConfigPath:
+		list = append(list, problem.Note("the configuration in force is of %s: a restart takes %s again", t.inForce.Path, t.opts.ConfigPath))
 	}
 	return list
 }
