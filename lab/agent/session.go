@@ -173,20 +173,30 @@ func (s *Session) call(ctx context.Context, op string, body, answer any) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-s.ended:
-		return s.tell()
 	case m := <-got:
-		if m.Error != "" {
-			return fmt.Errorf("%s: %s", s.name, m.Error)
-		}
-		if answer == nil {
-			return nil
-		}
-		if err := json.Unmarshal(m.Body, answer); err != nil {
-			return fmt.Errorf("%s: answer to %s: %w", s.name, op, err)
-		}
+		return s.take(op, m, answer)
+	case <-s.ended:
+	}
+	select { // the agent may have answered, and then ended
+	case m := <-got:
+		return s.take(op, m, answer)
+	default:
+		return s.tell()
+	}
+}
+
+// take reads an answer's body into answer, unless that is nil.
+func (s *Session) take(op string, m message, answer any) error {
+	if m.Error != "" {
+		return fmt.Errorf("%s: %s", s.name, m.Error)
+	}
+	if answer == nil {
 		return nil
 	}
+	if err := json.Unmarshal(m.Body, answer); err != nil {
+		return fmt.Errorf("%s: answer to %s: %w", s.name, op, err)
+	}
+	return nil
 }
 
 // Server is an instrument's server that runs at a place.
