@@ -34,7 +34,7 @@ type hostEvents struct {
 	state  *state
 	faults *faults
 	loops  *loops
-	bgp    hostTold
+	bgp    hostListener
 	end    func() // of following
 
 	mu     sync.Mutex
@@ -45,8 +45,8 @@ type hostEvents struct {
 	next time.Time
 }
 
-// hostTold is told of hosts at ports, too. It waits for nobody.
-type hostTold interface {
+// hostListener is told of hosts at ports, too. It waits for nobody.
+type hostListener interface {
 	hostsCame(list []bgp.Host)
 	hostsMissed() // some may have come that nobody told of
 }
