@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -56,7 +58,19 @@ func ListenUDP(h *topo.Host, addr netip.Addr) (conn *net.UDPConn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn, errors.Join(conn.SetReadBuffer(4<<20), conn.SetWriteBuffer(4<<20))
+	return conn, errors.Join(forceReadBuffer(conn, 4<<20), conn.SetWriteBuffer(4<<20))
+}
+
+// forceReadBuffer makes the read buffer so large whatever net.core.rmem_max says: a reader that waits for a core must
+// not look like a loss.
+func forceReadBuffer(conn *net.UDPConn, size int) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var forced error
+	err = raw.Control(func(fd uintptr) { forced = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) })
+	return errors.Join(err, forced)
 }
 
 // DialUDP opens a socket in a host that talks to one address.
