@@ -432,6 +432,7 @@ func TestReloadLoadsProgramsAnew(t *testing.T) {
 	w.config.FlowCache.Enabled = false
 	w.mu.Unlock()
 	w.reloadsWithoutCache(c)
+	w.within("the data path before is closed", func() bool { return w.called("close") > 0 })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.configs) != 2 || w.configs[1].FlowCache.Enabled || !slices.Equal(w.configs[1].UDPPorts, []datapath.UDPPort{{Port: 4789, Encapsulation: overlay.VXLAN}}) {
