@@ -116,10 +116,10 @@ func (d fakeDataPath) PreviousRemotes([]overlay.Segment) (map[string][]netip.Add
 
 // put fails the test when the tables change meanwhile, or flows are steered.
 func (d fakeDataPath) put(name string, do func(*fakeFabric)) error {
-	if !d.w.pathSelector.TryLock() {
+	if !d.steering.TryLock() {
 		d.w.t.Errorf("%s while the paths change", name)
 	} else {
-		defer d.w.pathSelector.Unlock()
+		defer d.steering.Unlock()
 	}
 	err := d.w.call(name)
 	d.w.mu.Lock()

@@ -97,11 +97,11 @@ func (w *world) ours() (owned []netip.Addr) {
 }
 
 func (d fakeDataPath) SteerEgress(list []fib.Egress) error {
-	if !d.w.pathSelector.TryLock() {
+	if !d.steering.TryLock() {
 		d.w.t.Error("egress is steered while the paths change")
 	} else {
 		linger()
-		d.w.pathSelector.Unlock()
+		d.steering.Unlock()
 	}
 	err := d.w.call("steer egress")
 	d.w.mu.Lock()

@@ -73,29 +73,28 @@ type world struct {
 	addSent  map[overlay.Pair]uint64 // what each reading finds more
 	fewFlows bool
 	// Of the fake probes and of what the data path heard from routers:
-	ceilings     map[overlay.Pair]int
-	results      map[netip.Addr]pathmtu.Result
-	found        chan struct{}
-	reports      map[overlay.Pair]datapath.PathReport // their ages are those at reported
-	reported     time.Time
-	inVain       uint64 // packets whose next hop was asked for
-	neighbours   []datapath.Neighbour
-	traced       []datapath.TraceInput
-	refused      map[int]string
-	lost         uint64 // decisions that each read of the statistics finds evicted since the last
-	events       map[string]uint64
-	stuck        map[string]chan struct{} // reads that last until the channel is closed
-	reading      sync.RWMutex             // finds a change at the time of a read
-	walls        walls
-	exits        exits
-	learned      fakeFabric
-	hangups      chan os.Signal
-	reads        map[string]int
-	opening      chan struct{} // programs are loaded when it is closed
-	preparing    chan struct{} // an Apply that has written nothing lasts until it is closed
-	pruning      chan struct{} // and one that has written what is new
-	held         func()        // after each Hold
-	pathSelector sync.Mutex    // and of the paths at the time of steering
+	ceilings   map[overlay.Pair]int
+	results    map[netip.Addr]pathmtu.Result
+	found      chan struct{}
+	reports    map[overlay.Pair]datapath.PathReport // their ages are those at reported
+	reported   time.Time
+	inVain     uint64 // packets whose next hop was asked for
+	neighbours []datapath.Neighbour
+	traced     []datapath.TraceInput
+	refused    map[int]string
+	lost       uint64 // decisions that each read of the statistics finds evicted since the last
+	events     map[string]uint64
+	stuck      map[string]chan struct{} // reads that last until the channel is closed
+	reading    sync.RWMutex             // finds a change at the time of a read
+	walls      walls
+	exits      exits
+	learned    fakeFabric
+	hangups    chan os.Signal
+	reads      map[string]int
+	opening    chan struct{} // programs are loaded when it is closed
+	preparing  chan struct{} // an Apply that has written nothing lasts until it is closed
+	pruning    chan struct{} // and one that has written what is new
+	held       func()        // after each Hold
 }
 
 // parallel are the tests that run beside others.
@@ -187,7 +186,7 @@ func (w *world) openDataPath(cfg datapath.Config) (*DataPath, error) {
 	if err == nil && w.failOpen != nil {
 		err = w.failOpen(cfg)
 	}
-	f := fakeDataPath{w}
+	f := fakeDataPath{w, new(sync.Mutex)}
 	return &DataPath{
 		Tables: f, Owner: f, Links: f, Clock: f, HostEvents: f, Ports: f, Hosts: f, Learner: f, Routes: f, Paths: f, Egress: f, Drops: f,
 		Counters: f, Flows: f, Limits: f, Firewall: f, NAT: f, Replicas: f, Tracer: f,
@@ -322,7 +321,11 @@ func (h fakeHost) Ensure(want host.Desired) error {
 func (h fakeHost) Changed() <-chan struct{} { return h.w.changed }
 func (h fakeHost) Close() error             { return h.w.call("close host") }
 
-type fakeDataPath struct{ w *world }
+// Of two that are open at once, each is steered and closed by itself.
+type fakeDataPath struct {
+	w        *world
+	steering *sync.Mutex // held while its paths are steered or it is changed
+}
 
 // linger gives all other goroutines a chance to meet the caller where they must not.
 func linger() {
@@ -334,10 +337,10 @@ func linger() {
 // change fails the test when somebody reads or, but for ageing, steers meanwhile.
 func (d fakeDataPath) change(name string) error {
 	if !strings.HasPrefix(name, "age ") {
-		if !d.w.pathSelector.TryLock() {
+		if !d.steering.TryLock() {
 			d.w.t.Errorf("%s while flows are steered", name)
 		} else {
-			defer d.w.pathSelector.Unlock()
+			defer d.steering.Unlock()
 		}
 	}
 	if !d.w.reading.TryLock() {
@@ -411,11 +414,11 @@ func (w *world) yieldUntil(done chan struct{}, steps datapath.Steps) {
 }
 
 func (d fakeDataPath) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
-	if !d.w.pathSelector.TryLock() {
+	if !d.steering.TryLock() {
 		d.w.t.Error("steer while the paths change")
 	} else {
 		linger()
-		d.w.pathSelector.Unlock()
+		d.steering.Unlock()
 	}
 	err := d.w.call("steer")
 	d.w.mu.Lock()
