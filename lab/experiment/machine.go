@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
 )
 
 // Prefix of the parameters that say how the machine was before the run.
@@ -22,6 +24,19 @@ const notVisible = "not visible"
 
 // restTime is how long the machine is watched before the run.
 const restTime = time.Second
+
+// NoteMachine writes down in r what CheckMachine finds, and tells its warnings.
+func NoteMachine(ctx context.Context, r *result.Result, p *Progress) error {
+	checks, warnings, err := CheckMachine(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.Parameters, checks)
+	for _, warning := range warnings {
+		p.Note("%s", warning)
+	}
+	return nil
+}
 
 // CheckMachine looks for what makes latency noisy, as the NSX firewall study did before it measured:
 // power saving and other load. It changes nothing.

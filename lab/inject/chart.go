@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
 	"github.com/selvage/selvage/lab/result"
@@ -12,6 +13,26 @@ import (
 type StepLine struct {
 	Title, Color string
 	Cells        []string // by case
+}
+
+// WriteSteps writes the table of steps for a terminal, with titles so wide; nothing without lines.
+func WriteSteps(b *strings.Builder, wide int, heads []string, lines []StepLine) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%-*s", wide+2, "Steps, ms: median [interval]")
+	for _, head := range heads {
+		fmt.Fprintf(b, " %20s", head)
+	}
+	b.WriteByte('\n')
+	for _, l := range lines {
+		fmt.Fprintf(b, "  %-*s", wide, l.Title)
+		for _, c := range l.Cells {
+			fmt.Fprintf(b, " %20s", c)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
 }
 
 // StepCell writes a step's median with its interval, "–" without one.

@@ -3,7 +3,6 @@ package attack
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
 	"strconv"
@@ -46,13 +45,9 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 
 // prepare looks at the machine, builds all targets and writes down what they are.
 func (c *Command) prepare(ctx context.Context, b *testbed, r *result.Result, version string, p *experiment.Progress) error {
-	checks, warnings, err := experiment.CheckMachine(ctx)
+	err := experiment.NoteMachine(ctx, r, p)
 	if err != nil {
 		return err
-	}
-	maps.Copy(r.Parameters, checks)
-	for _, warning := range warnings {
-		p.Note("%s", warning)
 	}
 	for _, name := range c.Targets {
 		s, err := b.provide(ctx, name, attacker.Attack{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -29,21 +30,7 @@ func writeTable(w io.Writer, v view) error {
 		}
 	}
 	fmt.Fprintf(&b, "  %s\n\n", "flows is the median number of affected flows of an event; lost are packets of all events")
-	if lines := v.StepLines(); len(lines) > 0 {
-		fmt.Fprintf(&b, "%-34s", "Steps, ms: median [interval]")
-		for _, head := range v.StepHeads() {
-			fmt.Fprintf(&b, " %20s", head)
-		}
-		b.WriteByte('\n')
-		for _, l := range lines {
-			fmt.Fprintf(&b, "  %-32s", l.Title)
-			for _, c := range l.Cells {
-				fmt.Fprintf(&b, " %20s", c)
-			}
-			b.WriteByte('\n')
-		}
-		b.WriteByte('\n')
-	}
+	inject.WriteSteps(&b, 32, v.StepHeads(), v.StepLines())
 	for _, line := range stats.Errors(v.Result) {
 		fmt.Fprintf(&b, "FAILED: %s\n", line)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -22,21 +23,7 @@ func writeTable(w io.Writer, v view) error {
 		fmt.Fprintf(&b, "  %-11s %5s %9s %8s %8s %5s %8s %11s %8s %9s %9s\n", append([]any{l.Name}, cells...)...)
 	}
 	fmt.Fprintf(&b, "  %s\n\n", "outages, stalls and the longest outage at the return in ms; flows and lost are medians of a kill's affected flows and packets")
-	if lines := v.StepLines(); len(lines) > 0 {
-		fmt.Fprintf(&b, "%-38s", "Steps, ms: median [interval]")
-		for _, head := range v.StepCases() {
-			fmt.Fprintf(&b, " %20s", head)
-		}
-		b.WriteByte('\n')
-		for _, l := range lines {
-			fmt.Fprintf(&b, "  %-36s", l.Title)
-			for _, c := range l.Cells {
-				fmt.Fprintf(&b, " %20s", c)
-			}
-			b.WriteByte('\n')
-		}
-		b.WriteByte('\n')
-	}
+	inject.WriteSteps(&b, 36, v.StepCases(), v.StepLines())
 	for _, line := range stats.Errors(v.Result) {
 		fmt.Fprintf(&b, "FAILED: %s\n", line)
 	}

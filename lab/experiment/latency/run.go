@@ -51,13 +51,9 @@ func plain(steps []policedStep) []experiment.Step {
 
 // prepare looks at the machine, builds all targets and writes down what they are.
 func (c *Command) prepare(ctx context.Context, all *policedTestbeds, r *result.Result, version string, p *experiment.Progress) error {
-	checks, warnings, err := experiment.CheckMachine(ctx)
+	err := experiment.NoteMachine(ctx, r, p)
 	if err != nil {
 		return err
-	}
-	maps.Copy(r.Parameters, checks)
-	for _, warning := range warnings {
-		p.Note("%s", warning)
 	}
 	scenarios := []string{TwoHosts}
 	if slices.Contains(c.Scenarios, SameHost) {
