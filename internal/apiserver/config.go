@@ -166,9 +166,7 @@ func (c configurations) confirmHandler(w http.ResponseWriter, r *http.Request) {
 	reply(w, info, err)
 }
 
-// patiently lets a handler take longer than answers do.
+// patiently lets a request take longer to come than others do.
 func patiently(w http.ResponseWriter) {
-	c := http.NewResponseController(w)
-	until := time.Now().Add(applyTimeout)
-	_, _ = c.SetReadDeadline(until), c.SetWriteDeadline(until) // else the usual time must do
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(applyTimeout)) // else the usual time must do
 }

@@ -46,7 +46,7 @@ func isChange(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", http.MethodPost)
-	answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, use POST"})
+	api.Answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, use POST"})
 	return false
 }
 

@@ -69,7 +69,7 @@ func (d documents) metricsHandler(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := d.metrics()
 	if err != nil {
-		answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
+		api.Answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
 		return
 	}
 	w.Header().Set("Content-Type", metricsType)

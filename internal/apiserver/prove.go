@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -33,15 +32,7 @@ func proveHandler(p Prover) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), proveLasts)
 		defer cancel()
-		// The server's own limit is for answers that are there at once.
-		err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(proveLasts + writeTimeout))
-		if errors.Is(err, http.ErrNotSupported) {
-			err = nil
-		}
-		var document api.ProveInfo
-		if err == nil {
-			document, err = p.Prove(ctx, q)
-		}
+		document, err := p.Prove(ctx, q)
 		reply(w, document, err)
 	}
 }

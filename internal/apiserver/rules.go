@@ -107,12 +107,12 @@ const whatIfMost = 256 << 20
 func (d documents) whatIfHandler(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, POST a policy"})
+		api.Answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed here, POST a policy"})
 		return
 	}
 	var q api.WhatIfQuery
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, whatIfMost)).Decode(&q); err != nil {
-		answer(w, http.StatusBadRequest, api.Refusal{Error: fmt.Sprintf("what-if: %v", err)})
+		api.Answer(w, http.StatusBadRequest, api.Refusal{Error: fmt.Sprintf("what-if: %v", err)})
 		return
 	}
 	document, err := d.whatIf(q)

@@ -83,7 +83,7 @@ func New(o Options) http.Handler {
 	mux.HandleFunc("/v1/prove", proveHandler(o.Prover))
 	mux.HandleFunc("/metrics", d.metricsHandler)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, api.Refusal{Error: fmt.Sprintf("no document %s", r.URL.Path)})
+		api.Answer(w, http.StatusNotFound, api.Refusal{Error: fmt.Sprintf("no document %s", r.URL.Path)})
 	})
 	return mux
 }
@@ -123,11 +123,11 @@ func reply(w http.ResponseWriter, document any, err error) {
 	var wrong api.BadRequest
 	switch {
 	case errors.As(err, &wrong):
-		answer(w, http.StatusBadRequest, api.Refusal{Error: wrong.Error()})
+		api.Answer(w, http.StatusBadRequest, api.Refusal{Error: wrong.Error()})
 	case err != nil:
-		answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
+		api.Answer(w, http.StatusInternalServerError, api.Refusal{Error: err.Error()})
 	default:
-		answer(w, http.StatusOK, document)
+		api.Answer(w, http.StatusOK, document)
 	}
 }
 
@@ -137,8 +137,6 @@ func isRead(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", "GET, HEAD")
-	answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed, the API is read-only"})
+	api.Answer(w, http.StatusMethodNotAllowed, api.Refusal{Error: r.Method + " is not allowed, the API is read-only"})
 	return false
 }
-
-func answer(w http.ResponseWriter, code int, document any) { api.Answer(w, code, document) }

@@ -85,7 +85,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Retry-After", "1")
-	answer(w, http.StatusServiceUnavailable, api.Refusal{Error: fmt.Sprintf("edge %s is starting: ask again in a moment", g.name)})
+	api.Answer(w, http.StatusServiceUnavailable, api.Refusal{Error: fmt.Sprintf("edge %s is starting: ask again in a moment", g.name)})
 }
 
 // readers lets those who are not root read alone: with a group on the socket they may come.
@@ -93,7 +93,7 @@ func readers(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid, known := r.Context().Value(peerKey{}).(uint32)
 		if known && uid != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			answer(w, http.StatusForbidden, api.Refusal{Error: "only root may change the edge: try sudo"})
+			api.Answer(w, http.StatusForbidden, api.Refusal{Error: "only root may change the edge: try sudo"})
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/selvage/selvage/internal/api"
 )
 
 // A group may read and change nothing; root may do both.
 func TestReaders(t *testing.T) {
-	h := readers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "done") }))
+	h := readers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, http.StatusOK, "done") }))
 	for _, c := range []struct {
 		uid    any
 		method string
