@@ -28,7 +28,7 @@ func (a alarms) look(e *edge) {
 	a.nextHops.Look(e.state.dp.Drops)
 	a.flowCache.Look(e.state.config.FlowCache, e.state.dp.Flows)
 	a.limits.Look(e.state.dp.Limits)
-	inForce := e.pathSelector.inForce()
+	inForce := e.writer.InForce().Paths
 	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
 	e.bgp.watch()
 	a.log.Look()

@@ -77,10 +77,10 @@ func stateOf(e *edge) *apiserver.State {
 type servedPaths struct{ e *edge }
 
 // InForce implements apiserver.Paths.
-func (p servedPaths) InForce() plan.PathPolicies { return p.e.pathSelector.inForce().PathPolicies }
+func (p servedPaths) InForce() plan.PathPolicies { return p.e.writer.InForce().Paths.PathPolicies }
 
 // Routes implements apiserver.Paths.
-func (p servedPaths) Routes() []plan.Table { return p.e.pathSelector.routes() }
+func (p servedPaths) Routes() []plan.Table { return p.e.writer.Routes() }
 
 // Read implements apiserver.Paths.
 func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
@@ -88,9 +88,9 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 	if err != nil {
 		return r, err
 	}
-	paths := p.e.pathSelector.inForce()
+	paths := p.e.writer.InForce().Paths
 	r = apiserver.PathReadings{
-		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.pathSelector.results(),
+		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.watched.Results(),
 		MTUStates: make(map[overlay.Pair]string), Reported: make(map[overlay.Pair]int),
 	}
 	for _, path := range paths.PathPolicies.Paths {
@@ -111,7 +111,7 @@ func (s served) bgp() *apiserver.BGP {
 	if b == nil {
 		return nil
 	}
-	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.pathSelector.neighbourLives}
+	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.watched.neighbourLives}
 }
 
 // drained gives the work of an edge as a gateway away.

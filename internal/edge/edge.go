@@ -49,17 +49,16 @@ type edge struct {
 
 	state state
 
-	successor    successor // of dp
-	adopted      bool
-	paths        paths
-	reports      reports
-	writer       *writer.Writer
-	pathSelector pathSelector
-	watched      watched
-	alarms       alarms
-	natWatch     natWatch
-	problems     []problem.Problem // of the last reconciliation
-	faults       faults            // of what is tried again, by what it is
+	successor successor // of dp
+	adopted   bool
+	paths     paths
+	reports   reports
+	writer    *writer.Writer
+	watched   watched
+	alarms    alarms
+	natWatch  natWatch
+	problems  []problem.Problem // of the last reconciliation
+	faults    faults            // of what is tried again, by what it is
 
 	ns       namespace
 	offloads *schedule.Probes
@@ -240,9 +239,9 @@ func (e *edge) reconcile() {
 		e.faults.report(applyTables, err)
 		return
 	}
-	was := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems())
+	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
 	came, err := e.apply(planned)
-	now := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems())
+	now := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
 	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
@@ -411,7 +410,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.pathSelector.problems(), e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
 	faults := e.faults.all()
 	for _, what := range slices.Sorted(maps.Keys(faults)) {
 		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})

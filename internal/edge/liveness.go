@@ -33,7 +33,7 @@ type watched struct {
 	faults  *faults
 	role    *gateway.Role
 	open    func(*slog.Logger) (Liveness, error)
-	inForce func() writer.PathPlan
+	inForce func() *writer.Published
 	changed func() // after news of a session
 
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ type watched struct {
 
 func newWatched(e *edge, changed func()) watched {
 	return watched{
-		log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, open: e.opts.OpenLiveness, inForce: e.pathSelector.inForce, changed: changed,
+		log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, open: e.opts.OpenLiveness, inForce: e.writer.InForce, changed: changed,
 	}
 }
 
@@ -151,7 +151,7 @@ func (w *watched) watchOver(hostState host.State) {
 			w.role.Wake() // sessions that never answer are judged when patience ends
 		}
 	}
-	peers := plan.Peers(w.state.config, w.inForce().PathPolicies, hostState.Routes)
+	peers := plan.Peers(w.state.config, w.inForce().Paths.PathPolicies, hostState.Routes)
 	more, neighbours, err := neighbourPeers(w.state.config, peers)
 	w.set(neighbours, more)
 	w.faults.report(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))

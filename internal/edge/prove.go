@@ -15,13 +15,13 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 		f.Advertised = b.State().Statuses()
 	}
 	return read(&p.e.state, "proof", func() (proof.Facts, error) {
-		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, self(p.e.state.config), p.e.pathSelector.routes()
+		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, self(p.e.state.config), p.e.writer.Routes()
 		known, err := p.e.reports.read()
 		if err != nil {
 			return f, err
 		}
-		lives := p.e.pathSelector.results()
-		for _, path := range p.e.pathSelector.inForce().PathPolicies.Paths {
+		lives := p.e.watched.Results()
+		for _, path := range p.e.writer.InForce().Paths.PathPolicies.Paths {
 			f.Paths = append(f.Paths, proof.Path{
 				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.state(path.Endpoints()),
 			})

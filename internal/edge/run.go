@@ -213,7 +213,6 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.egress = newEgress(e)
 	e.writer = e.egress.writer
-	e.pathSelector = pathSelector{e.writer, &e.watched}
 	e.watched = newWatched(e, func() {
 		e.egress.steerAndSave()
 		e.bgp.failNeighbours()

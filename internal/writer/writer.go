@@ -96,10 +96,13 @@ func (w *Writer) publish() { w.published.Store(&Published{w.view.Snapshot, w.vie
 // InForce is what the tables rest on, and which paths are used.
 func (w *Writer) InForce() *Published { return w.published.Load() }
 
-// Routing is that of the tables, with what was learned by now; nil after the end.
-func (w *Writer) Routing() (routing *plan.Routing) {
-	w.queue.Ordinary(func() { routing = w.view.routing.Snapshot() })
-	return routing
+// Routes are those of all routers, with what was learned by now; none after the end.
+func (w *Writer) Routes() []plan.Table {
+	var routing *plan.Routing
+	if !w.queue.Ordinary(func() { routing = w.view.routing.Snapshot() }) {
+		return nil
+	}
+	return routing.All()
 }
 
 // Stand has nothing be steered any more.
