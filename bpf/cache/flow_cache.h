@@ -153,9 +153,8 @@ static __always_inline struct flow *flow_find(struct pkt *p)
  * Whether the flow had a packet lately: it is noted for the next one. Ports at their limit share
  * the notes. What overwrites a note costs its flow another packet on the slow path.
  */
-static __always_inline bool flow_seen_before(const struct flow_key *key)
+static __always_inline bool flow_seen_before(__u64 check)
 {
-	__u64 check = flow_check(key);
 	__u32 slot = (check >> 32) % FLOW_CANDIDATES;
 	__u32 *seen = bpf_map_lookup_elem(&flow_candidates, &slot);
 	bool again;
@@ -173,7 +172,7 @@ static __always_inline bool flow_seen_before(const struct flow_key *key)
  * inserted with its second packet. Keys are noted from half of the limit on, since that costs as
  * much as the rest of the insertion: what goes is the oldest of those that came since.
  */
-SUBPROGRAM int flow_admitted(struct pkt *p)
+SUBPROGRAM int flow_admitted(struct pkt *p, __u64 check)
 {
 	struct limits *l = p ? limits_of(p->in) : NULL;
 	struct limit_usage *u = p ? usage_of(p->in) : NULL;
@@ -186,7 +185,7 @@ SUBPROGRAM int flow_admitted(struct pkt *p)
 	most = l->counts[COUNT_FLOWS];
 	if (u->used[COUNT_FLOWS] >= most >> 1) {
 		enforced = count_exceeded(p->in, COUNT_FLOWS);
-		if (enforced && !flow_seen_before(&p->key)) {
+		if (enforced && !flow_seen_before(check)) {
 			count(EVENT_FLOW_NOT_ADMITTED);
 			return 0;
 		}
@@ -237,7 +236,7 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
-	if (!old && !flow_admitted(p))
+	if (!old && !flow_admitted(p, fresh.check))
 		return;
 	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
