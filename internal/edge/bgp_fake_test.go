@@ -116,10 +116,10 @@ func (d fakeDataPath) PreviousRemotes([]overlay.Segment) (map[string][]netip.Add
 
 // put fails the test when the tables change meanwhile, or flows are steered.
 func (d fakeDataPath) put(name string, do func(*fakeFabric)) error {
-	if !d.steering.TryLock() {
+	if !d.paths.TryLock() {
 		d.w.t.Errorf("%s while the paths change", name)
 	} else {
-		defer d.steering.Unlock()
+		defer d.paths.Unlock()
 	}
 	err := d.w.call(name)
 	d.w.mu.Lock()

@@ -97,11 +97,11 @@ func (w *world) ours() (owned []netip.Addr) {
 }
 
 func (d fakeDataPath) SteerEgress(list []fib.Egress) error {
-	if !d.steering.TryLock() {
+	if !d.paths.TryLock() {
 		d.w.t.Error("egress is steered while the paths change")
 	} else {
 		linger()
-		d.steering.Unlock()
+		d.paths.Unlock()
 	}
 	err := d.w.call("steer egress")
 	d.w.mu.Lock()

@@ -323,8 +323,8 @@ func (h fakeHost) Close() error             { return h.w.call("close host") }
 
 // Of two that are open at once, each is steered and closed by itself.
 type fakeDataPath struct {
-	w        *world
-	steering *sync.Mutex // held while its paths are steered or it is changed
+	w     *world
+	paths *sync.Mutex // held while its paths are steered or it is changed
 }
 
 // linger gives all other goroutines a chance to meet the caller where they must not.
@@ -337,10 +337,10 @@ func linger() {
 // change fails the test when somebody reads or, but for ageing, steers meanwhile.
 func (d fakeDataPath) change(name string) error {
 	if !strings.HasPrefix(name, "age ") {
-		if !d.steering.TryLock() {
+		if !d.paths.TryLock() {
 			d.w.t.Errorf("%s while flows are steered", name)
 		} else {
-			defer d.steering.Unlock()
+			defer d.paths.Unlock()
 		}
 	}
 	if !d.w.reading.TryLock() {
@@ -414,11 +414,11 @@ func (w *world) yieldUntil(done chan struct{}, steps datapath.Steps) {
 }
 
 func (d fakeDataPath) Steer(teps []fib.TEP, pathPolicies []fib.PathPolicy) error {
-	if !d.steering.TryLock() {
+	if !d.paths.TryLock() {
 		d.w.t.Error("steer while the paths change")
 	} else {
 		linger()
-		d.steering.Unlock()
+		d.paths.Unlock()
 	}
 	err := d.w.call("steer")
 	d.w.mu.Lock()
