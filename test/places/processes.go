@@ -41,13 +41,20 @@ func ProcessesOf(h *topo.Host) (all []Process) {
 	return all
 }
 
-// Kill kills those of a host whose command line matches, as soon as there are any.
+// Kill kills those of a host whose command line matches, as soon as there are any. They are stopped first: none does
+// anything about the death of another.
 func Kill(t testing.TB, h *topo.Host, matches func(command string) bool) {
 	t.Helper()
 	err := await.Within(t.Context(), time.Minute, "a process to kill", func() error {
-		err := errors.New("there is none")
+		var found []int
 		for _, p := range ProcessesOf(h) {
-			if matches(p.Command) && syscall.Kill(p.PID, syscall.SIGKILL) == nil {
+			if matches(p.Command) && syscall.Kill(p.PID, syscall.SIGSTOP) == nil {
+				found = append(found, p.PID)
+			}
+		}
+		err := errors.New("there is none")
+		for _, pid := range found {
+			if syscall.Kill(pid, syscall.SIGKILL) == nil {
 				err = nil
 			}
 		}
