@@ -1,14 +1,11 @@
 package evpn
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -81,14 +78,14 @@ func TestEVPNScale(t *testing.T) {
 	streams := n.between("red1", "red2")
 
 	began := time.Now()
-	c.do("announce")
+	c.Do("announce")
 	n.scaled("uses all routes", hosts, prefixes)
 	t.Logf("%d hosts and %d prefixes of %d edges: told and in the maps after %s; memory (RSS) %d MiB, %d MiB before", hosts, prefixes, peers,
 		time.Since(began).Round(time.Millisecond), n.memory(pid)>>20, before>>20)
 	n.GoOn(streams)
 
 	began = time.Now()
-	c.do("move")
+	c.Do("move")
 	n.Fact("the first host is behind the second edge", func() error { return n.hostAt(1, "02:cc:00:00:00:00", loadPeer(1)) })
 	n.scaled("has moved all hosts", hosts, prefixes)
 	t.Logf("%d moves: after %s; memory %d MiB", hosts, time.Since(began).Round(time.Millisecond), n.memory(pid)>>20)
@@ -104,7 +101,7 @@ func TestEVPNScale(t *testing.T) {
 
 	streams = n.between("red1", "red2")
 	began = time.Now()
-	c.do("withdraw")
+	c.Do("withdraw")
 	n.scaled("has forgotten them", 0, 0)
 	t.Logf("withdrawn: after %s; memory %d MiB", time.Since(began).Round(time.Millisecond), n.memory(pid)>>20)
 	n.GoOn(streams)
@@ -127,7 +124,7 @@ func TestEVPNBeyondTables(t *testing.T) {
 	c := n.crowd(peers, 1, prefixes/peers, routers/peers)
 	streams := n.between("red1", "red2")
 	began := time.Now()
-	c.do("announce")
+	c.Do("announce")
 	n.within("edge1 says what it leaves out", func() error {
 		return n.problem(1, "the table of 4095 next hops has no room")
 	})
@@ -155,7 +152,7 @@ func TestEVPNBeyondTables(t *testing.T) {
 	}
 	n.GoOn(streams)
 	began = time.Now()
-	c.do("withdraw")
+	c.Do("withdraw")
 	n.scaled("has forgotten them", 0, 0)
 	t.Logf("withdrawn: after %s", time.Since(began).Round(time.Millisecond))
 	n.within("edge1 has nothing to complain about", func() error {
@@ -214,11 +211,11 @@ func (n *fabric) problem(number int, want ...string) error {
 
 // undisturbed is the fact that flows keep their decisions while a thousand hosts a second move
 // in another segment.
-func (n *fabric) undisturbed(c *crowd) {
+func (n *fabric) undisturbed(c *harness.Crowd) {
 	n.T.Helper()
 	before, err := n.api(1).Status(n.Ctx)
 	n.Must(err)
-	c.do("churn")
+	c.Do("churn")
 	after, err := n.api(1).Status(n.Ctx)
 	n.Must(err)
 	hits, misses := after.Hits-before.Hits, after.Misses-before.Misses
@@ -233,17 +230,17 @@ func (n *fabric) undisturbed(c *crowd) {
 
 // costOfChurn logs throughput and round trips of guests, without and with a thousand hosts a
 // second that move in another segment, in turn (A B B A).
-func (n *fabric) costOfChurn(c *crowd) {
+func (n *fabric) costOfChurn(c *harness.Crowd) {
 	n.T.Helper()
 	for i, churns := range []bool{false, true, true, false, false, true, true, false} {
 		if churns {
-			c.ask("churn")
+			c.Ask("churn")
 		}
 		rate, trip, err := n.speed(harness.Way(n.guests["red1"], n.guests["red2"], 4))
 		n.Must(err)
 		n.T.Logf("run %d, moves elsewhere %t: TCP %.2f Gbit/s, round trip p50 %s", i+1, churns, rate/1e9, trip)
 		if churns {
-			c.await("churn")
+			c.Await("churn")
 		}
 	}
 }
@@ -304,20 +301,13 @@ func (n *fabric) iperf(d harness.Direction) (float64, error) {
 	return report.End.Received.Rate, err
 }
 
-// crowd is a running test/bgploadgen.
-type crowd struct {
-	n     *fabric
-	in    io.Writer
-	lines *bufio.Scanner
-}
-
-// loadPeer is the tunnel endpoint of one of its edges, by index.
+// loadPeer is the tunnel endpoint of one of the crowd's edges, by index.
 func loadPeer(index int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + index)})
 }
 
 // crowd joins the underlay and waits for its session with edge1.
-func (n *fabric) crowd(peers, hosts, prefixes, routers int) *crowd {
+func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.Crowd {
 	n.T.Helper()
 	h, err := n.Topo.Host("bgploadgen")
 	n.Must(err)
@@ -329,49 +319,10 @@ func (n *fabric) crowd(peers, hosts, prefixes, routers int) *crowd {
 	n.Must(n.Switch.Enslave("bgploadgen", "br0"))
 	_, err = h.Output(n.Ctx, "nft", "table ip silent { chain input { type filter hook input priority 0; udp dport { 3784, 4784, 4789 } drop; }; }")
 	n.Must(err)
-	binary := filepath.Join(n.T.TempDir(), "bgploadgen")
-	if out, err := exec.CommandContext(n.Ctx, "go", "build", "-o", binary, "github.com/selvage/selvage/test/bgploadgen").CombinedOutput(); err != nil {
-		n.T.Fatalf("build the crowd: %v\n%s", err, out)
-	}
-	pipe := filepath.Join(n.T.TempDir(), "commands")
-	n.Must(unix.Mkfifo(pipe, 0o600))
-	stdout, out, err := os.Pipe()
-	n.Must(err)
-	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local 192.0.2.99 -neighbour 192.0.2.1 -peer %s -peers %d -hosts %d -prefixes %d -routers %d -vni 101 <%s",
-		binary, loadPeer(0), peers, hosts, prefixes, routers, pipe))
-	command.Stdout = out
-	n.Must(command.Start())
-	stdin, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-	n.Must(err)
-	n.Must(out.Close())
-	n.T.Cleanup(func() { stdin.Close(); stdout.Close() })
-	c := &crowd{n, stdin, bufio.NewScanner(stdout)}
-	c.await("session")
-	return c
-}
-
-// do has it tell something.
-func (c *crowd) do(what string) {
-	c.n.T.Helper()
-	c.ask(what)
-	c.await(what)
-}
-
-func (c *crowd) ask(what string) {
-	c.n.T.Helper()
-	_, err := fmt.Fprintln(c.in, what)
-	c.n.Must(err)
-}
-
-// await reads lines until one is this.
-func (c *crowd) await(line string) {
-	c.n.T.Helper()
-	for c.lines.Scan() {
-		if c.lines.Text() == line {
-			return
-		}
-	}
-	c.n.Fail("the crowd says "+line, errors.Join(errors.New("it has ended"), c.lines.Err()))
+	return n.StartCrowd(h, harness.CrowdOptions{
+		Local: netip.MustParseAddr("192.0.2.99"), Neighbour: netip.MustParseAddr("192.0.2.1"), Peer: loadPeer(0),
+		Peers: peers, Hosts: hosts, Prefixes: prefixes, Routers: routers, VNI: 101,
+	})
 }
 
 // scaled waits until edge1 uses so many routes of the crowd's, give or take those of edge2,

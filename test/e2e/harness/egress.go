@@ -40,6 +40,8 @@ type EgressOptions struct {
 	// Fails is for what ends gateways: they notice each other's loss within 300 ms. Else that
 	// takes 2 s, so that a busy machine is no loss.
 	Fails bool
+	// Interval is that of BFD, of which the multiplier is 3 or 20; 100ms by default.
+	Interval string
 	// policies are those of all edges, "name: web, vni: 9001, limit: 4"; what they lack of
 	// router, gateways and pool is added.
 	Policies []string
@@ -97,6 +99,9 @@ func NewEgressNet(t *testing.T, o EgressOptions) *EgressNet {
 	}
 	if o.Mode == "" {
 		o.Mode = "active-standby"
+	}
+	if o.Interval == "" {
+		o.Interval = "100ms"
 	}
 	if o.Policies == nil {
 		o.Policies = []string{"name: web, vni: 9001"}
@@ -227,8 +232,8 @@ func (n *EgressNet) Text(number int) string {
 	var b strings.Builder
 	names := []string{"src", "gw1", "gw2"}
 	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", n.Hosts[number-1].EdgeName())
-	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, bfd: {interval: 100ms, multiplier: %d}}\n  remotes:\n",
-		topo.UnderlayName, n.Teps[number-1], map[bool]int{true: 3, false: 20}[n.O.Fails])
+	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, bfd: {interval: %s, multiplier: %d}}\n  remotes:\n",
+		topo.UnderlayName, n.Teps[number-1], n.O.Interval, map[bool]int{true: 3, false: 20}[n.O.Fails])
 	for i, tep := range n.Teps {
 		if i+1 != number {
 			fmt.Fprintf(&b, "  - {name: %s, addresses: [%q]}\n", names[i], tep)
