@@ -21,6 +21,7 @@ type State struct {
 	// mu is held for no other lock and no call but the table's.
 	mu        sync.Mutex
 	table     *evpn.Table
+	survey    survey // of it
 	config    overlay.BGP
 	segments  map[string]bool // that are EVPN instances; replaced, never changed
 	speaker   Speaker         // nil until it could be had
@@ -40,7 +41,7 @@ type overflow struct {
 
 func newState(o Options) *State {
 	return &State{
-		log: o.Log, table: evpn.NewTable(o.Edge), config: *o.Edge.BGP, segments: instances(o.Edge), settles: o.Settling,
+		log: o.Log, table: evpn.NewTable(o.Edge), survey: survey{changed: true}, config: *o.Edge.BGP, segments: instances(o.Edge), settles: o.Settling,
 		overflows: make(map[netip.Addr]overflow), spread: newSpread(),
 	}
 }
@@ -66,12 +67,14 @@ func (v *State) instances() map[string]bool {
 func (v *State) change(do func(*evpn.Table) evpn.Changes) evpn.Changes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.survey.changed = true
 	return do(v.table)
 }
 
 func (v *State) receive(updates []evpn.Update, at time.Time) evpn.Changes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.survey.changed = true
 	v.updates += uint64(len(updates))
 	return v.table.Receive(updates, at)
 }
@@ -91,9 +94,15 @@ func (v *State) configure(e overlay.Edge, now time.Time) (changes, all evpn.Chan
 	if v.table.IsFor(e) {
 		return changes, all, false
 	}
-	v.config = *e.BGP
+	v.config, v.survey = *e.BGP, survey{changed: true}
 	changes = v.table.Configure(e, now)
 	return changes, v.table.All(), true
+}
+
+// surveyed is what a look at all routes shows, one of a second ago at most where there are a hundred thousand. mu is held.
+func (v *State) surveyed() survey {
+	v.survey.of(v.table)
+	return v.survey
 }
 
 func (v *State) configuration() (config overlay.BGP, settling bool) {
@@ -172,6 +181,7 @@ func (v *State) unknown(macs []rib.BGPMAC, arpEntries []rib.ARPEntry) (gone evpn
 func (v *State) hostsLeftOut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.survey.changed = true
 	evpn.RoomOf(v.table).HostsPut(macs, arpEntries, left)
 }
 

@@ -89,7 +89,7 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 		}
 	}
 	v.mu.Lock()
-	odd, moves, counts := v.table.Problems(), v.table.Moves(), v.table.Counts()
+	is, moves := v.surveyed(), v.table.Moves()
 	list = append(list, v.overflowProblems(now)...)
 	v.mu.Unlock()
 	for _, m := range moves {
@@ -98,13 +98,13 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 				m.Segment, m.MAC, m.Moves, m.Segment, m.MAC))
 		}
 	}
-	for _, w := range grouped(odd) {
-		example := slices.IndexFunc(odd, func(s evpn.Status) bool { return s.Problem == w.Why })
+	for _, w := range grouped(is.problems) {
+		example := slices.IndexFunc(is.problems, func(s evpn.Status) bool { return s.Problem == w.Why })
 		list = append(list, problem.Warning("BGP: %s: %d routes, such as the one from %s for %s: %s: see `selvage bgp routes --unused`",
-			w.Why, w.Routes, odd[example].Neighbour, cmp.Or(odd[example].For, "nobody"), odd[example].Why))
+			w.Why, w.Routes, is.problems[example].Neighbour, cmp.Or(is.problems[example].For, "nobody"), is.problems[example].Why))
 	}
-	if counts.Stale > 0 {
-		list = append(list, problem.Warning("BGP: %d routes in use are stale: the session they came from was lost", counts.Stale))
+	if is.counts.Stale > 0 {
+		list = append(list, problem.Warning("BGP: %d routes in use are stale: the session they came from was lost", is.counts.Stale))
 	}
 	return list
 }
@@ -142,7 +142,7 @@ func (v *State) Use() *api.BGPUse {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c := v.table.Counts()
+	c := v.surveyed().counts
 	use.Neighbours.Total = len(v.config.Neighbours)
 	use.Used, use.Unused, use.Stale, use.Advertised, use.Frozen = c.Used, c.Received-c.Used, c.Stale, c.Advertised, c.Frozen
 	return use
@@ -155,9 +155,10 @@ func (v *State) Info(now time.Time, lives map[netip.Addr]string) api.BGPInfo {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	info.AS, info.RouterID, info.Settling = v.config.AS, v.config.RouterID, v.settles
-	c := v.table.Counts()
+	is := v.surveyed()
+	c := is.counts
 	info.Routes = api.BGPRouteTally{
-		Received: c.Received, Used: c.Used, Unused: c.Received - c.Used, NoRoom: c.NoRoom, Stale: c.Stale, Advertised: c.Advertised, Why: grouped(v.table.Problems()),
+		Received: c.Received, Used: c.Used, Unused: c.Received - c.Used, NoRoom: c.NoRoom, Stale: c.Stale, Advertised: c.Advertised, Why: grouped(is.problems),
 	}
 	info.Convergence = v.spread.info()
 	for _, n := range v.config.Neighbours {
@@ -220,8 +221,9 @@ func (v *State) Counters() counters.BGP {
 	known := v.sessions(Sessions.Neighbours)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	is := v.surveyed()
 	c := counters.BGP{
-		Routes: v.table.Counts(), Problems: len(v.table.Problems()), Moved: v.moved, Updates: v.updates, Convergence: v.spread.histogram(),
+		Routes: is.counts, Problems: len(is.problems), Moved: v.moved, Updates: v.updates, Convergence: v.spread.histogram(),
 	}
 	for _, n := range known {
 		of := counters.Neighbour{Name: n.Name, Established: n.Established, Flaps: n.Flaps, Overflows: v.overflows[n.Addr].times}

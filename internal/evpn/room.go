@@ -21,7 +21,6 @@ func (r Room) HostsPut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.No
 	if !r.t.full {
 		return // as ever: nothing is noted of any
 	}
-	r.t.counts = nil
 	r.leaveHosts(macs, arpEntries, false)
 	r.leaveHosts(left.MACs, left.ARPEntries, true)
 }

@@ -100,9 +100,6 @@ func (t *Table) ownRoutes(match func(netip.Addr, *Route) bool) (list []Status) {
 
 // Counts is how many routes there are.
 func (t *Table) Counts() Counts {
-	if t.counts != nil { // a status asks more than once, and routes may be many
-		return *t.counts
-	}
 	c := Counts{Advertised: len(t.own)}
 	for _, n := range t.neighbours {
 		c.Received += len(n.paths)
@@ -125,7 +122,6 @@ func (t *Table) Counts() Counts {
 			c.Frozen += flag(st.frozen())
 		}
 	}
-	t.counts = &c
 	return c
 }
 

@@ -23,7 +23,6 @@ type Table struct {
 	out        Changes
 	now        time.Time
 	began      time.Time             // the first now
-	counts     *Counts               // nil when something has changed since they were counted
 	leftOut    map[*destination]bool // the data path has no room for these
 	full       bool                  // it had none for something
 	relieved   map[*neighbour]bool   // more of their routes may be used
@@ -222,7 +221,6 @@ func (t *Table) recompute() Changes {
 		}
 	}
 	t.dirty.clear()
-	t.counts = nil
 	out := t.out
 	t.out = Changes{}
 	return out
