@@ -1,4 +1,4 @@
-// Crowd is many edges at once: it tells one BGP neighbour of their hosts and prefixes, and
+// Bgploadgen is many edges at once: it tells one BGP neighbour of their hosts and prefixes, and
 // answers for none of them. The end-to-end tests see by it what a large fabric costs an edge.
 //
 // It does what its standard input says, and writes a line when that was told: "announce",
@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/evpn"
-	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -32,13 +31,12 @@ type load struct {
 	vni, l3                uint
 	hold                   time.Duration
 
-	moves    []uint32 // of each host
-	speaker  *speaker.Speaker
-	sessions chan bool
+	moves   []uint32 // of each host
+	session *session
 }
 
 func main() {
-	c := &load{sessions: make(chan bool, 16)}
+	c := &load{}
 	flag.UintVar(&c.as, "as", 65000, "autonomous system of both ends")
 	flag.TextVar(&c.local, "local", netip.Addr{}, "own address, IPv4")
 	flag.TextVar(&c.neighbour, "neighbour", netip.Addr{}, "whom to tell")
@@ -61,22 +59,11 @@ func main() {
 }
 
 func (c *load) run(ctx context.Context) (err error) {
-	c.speaker, err = speaker.Start(ctx, speaker.Options{
-		NextHop: c.local,
-		Config: overlay.BGP{AS: uint32(c.as), RouterID: c.local, Neighbours: []overlay.BGPNeighbour{{
-			Name: "edge", Addr: c.neighbour, Port: 179, AS: uint32(c.as), Local: c.local, Families: []overlay.BGPFamily{overlay.FamilyEVPN},
-			Timers: overlay.BGPTimers{Hold: c.hold, Keepalive: c.hold / 3, ConnectRetry: time.Second},
-		}}},
-		Receive: func([]evpn.Update) {},
-		Session: func(s evpn.Session) {
-			if s.Up {
-				fmt.Println("session")
-			}
-		},
-	})
-	if err != nil {
+	if c.session, err = dial(ctx, c.local, c.neighbour, uint32(c.as), c.hold); err != nil {
 		return err
 	}
+	defer c.session.close()
+	fmt.Println("session")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		if err := c.do(lines.Text()); err != nil {
@@ -84,30 +71,30 @@ func (c *load) run(ctx context.Context) (err error) {
 		}
 		fmt.Println(lines.Text())
 	}
-	return c.speaker.Close(false)
+	return lines.Err()
 }
 
 func (c *load) do(what string) error {
 	switch what {
 	case "announce":
-		return c.speaker.Announce(append(c.macs(0, len(c.moves)), c.networks()...))
+		return c.session.announce(append(c.macs(0, len(c.moves)), c.networks()...))
 	case "move":
 		return c.move(0, len(c.moves))
 	case "churn":
 		return c.churn(5 * time.Second)
 	case "withdraw":
-		return c.speaker.Withdraw(keys(append(c.macs(0, len(c.moves)), c.networks()...)))
+		return c.session.withdraw(append(c.macs(0, len(c.moves)), c.networks()...))
 	}
 	return fmt.Errorf("%q is not announce, move, churn or withdraw", what)
 }
 
 // move has hosts, by their first index and the one after the last, behind the next edge.
 func (c *load) move(from, to int) error {
-	left := keys(c.macs(from, to))
+	left := c.macs(from, to)
 	for i := from; i < to; i++ {
 		c.moves[i]++
 	}
-	return errors.Join(c.speaker.Announce(c.macs(from, to)), c.speaker.Withdraw(left))
+	return errors.Join(c.session.announce(c.macs(from, to)), c.session.withdraw(left))
 }
 
 func (c *load) churn(long time.Duration) error {
@@ -123,14 +110,6 @@ func (c *load) churn(long time.Duration) error {
 		<-pace.C
 	}
 	return nil
-}
-
-func keys(routes []evpn.Route) []evpn.Key {
-	all := make([]evpn.Key, len(routes))
-	for i, r := range routes {
-		all[i] = r.Key
-	}
-	return all
 }
 
 // route is one of an edge, of the segment with a VNI.

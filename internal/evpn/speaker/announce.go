@@ -265,7 +265,7 @@ func pathOf(key evpn.Key, base evpn.Route, marks []mark, announced bool) (*apiut
 }
 
 func announcement(r evpn.Route, marks []mark) (*apiutil.Path, error) {
-	nlri, attrs, err := encode(r)
+	nlri, attrs, err := Encode(r)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func announcement(r evpn.Route, marks []mark) (*apiutil.Path, error) {
 }
 
 func withdrawal(key evpn.Key) (*apiutil.Path, error) {
-	nlri, err := encodeKey(evpn.Route{Key: key})
+	nlri, err := EncodeKey(evpn.Route{Key: key})
 	if err != nil {
 		return nil, err
 	}

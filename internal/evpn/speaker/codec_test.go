@@ -26,7 +26,7 @@ func target(t *testing.T, s string) overlay.RouteTarget {
 // onWire puts a route into an UPDATE and takes it out again, as a session does.
 func onWire(t *testing.T, r evpn.Route) evpn.Route {
 	t.Helper()
-	nlri, attrs, err := encode(r)
+	nlri, attrs, err := Encode(r)
 	must(t, err)
 	body := &bgp.BGPUpdate{PathAttributes: attrs}
 	if familyOf(r.Key) == bgp.RF_IPv4_UC && r.NextHop.Is4() {
@@ -120,7 +120,7 @@ func TestUnspeakableRoutes(t *testing.T) {
 	} {
 		r := ok
 		change(&r)
-		if _, _, err := encode(r); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := Encode(r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is said as %v", want, err)
 		}
 	}
@@ -189,7 +189,7 @@ func FuzzDecode(f *testing.F) {
 func TestNeighbourFlagsOnTheWire(t *testing.T) {
 	r := hostRoute(1)
 	r.Addr, r.ND, r.Sequence = netip.MustParseAddr("2001:db8::1"), rib.NDRouter|rib.NDOverride|rib.NDImmutable, 3
-	nlri, attrs, err := encode(r)
+	nlri, attrs, err := Encode(r)
 	must(t, err)
 	extended, ok := attrs[len(attrs)-1].(*bgp.PathAttributeExtendedCommunities)
 	if !ok {

@@ -35,9 +35,9 @@ func familyOf(k evpn.Key) bgp.Family {
 	}
 }
 
-// encodeKey makes the NLRI of a route. What of it tells no routes apart (labels, the
+// EncodeKey makes the NLRI of a route. What of it tells no routes apart (labels, the
 // segment identifier) is r's.
-func encodeKey(r evpn.Route) (bgp.NLRI, error) {
+func EncodeKey(r evpn.Route) (bgp.NLRI, error) {
 	rd := bgp.GetRouteDistinguisher(octets(uint64(r.RD)))
 	esi := bgp.EthernetSegmentIdentifier{Type: bgp.ESIType(r.ESI[0]), Value: r.ESI[1:]}
 	switch r.Type {
@@ -72,12 +72,13 @@ func unspecified(addr netip.Addr) netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
-// encode makes the attributes of an announced route.
-func encode(r evpn.Route) (bgp.NLRI, []bgp.PathAttributeInterface, error) {
+// Encode makes the NLRI of a route that is announced, and its attributes. That one which holds the next hop of other families than
+// IPv4 names the NLRI too.
+func Encode(r evpn.Route) (bgp.NLRI, []bgp.PathAttributeInterface, error) {
 	if err := checkRoute(r); err != nil {
 		return nil, nil, err
 	}
-	nlri, err := encodeKey(r)
+	nlri, err := EncodeKey(r)
 	if err != nil {
 		return nil, nil, err
 	}

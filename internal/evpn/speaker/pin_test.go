@@ -114,7 +114,7 @@ func text(e ast.Expr) string {
 // route as withdrawn. When this fails mend.go may be no longer needed.
 func TestGoBGPKnowsNoNDFlags(t *testing.T) {
 	r := hostRoute(1)
-	nlri, attrs, err := encode(r)
+	nlri, attrs, err := Encode(r)
 	must(t, err)
 	reach, err := bgp.NewPathAttributeMpReachNLRI(bgp.RF_EVPN, []bgp.PathNLRI{{NLRI: nlri}}, r.NextHop)
 	must(t, err)
@@ -144,7 +144,7 @@ func mendedReport() handler {
 // updateOf is what GoBGP logs of an UPDATE with n routes.
 func updateOf(t *testing.T, n int) ([]bgp.NLRI, slog.Value) {
 	t.Helper()
-	nlri, _, err := encode(hostRoute(1))
+	nlri, _, err := Encode(hostRoute(1))
 	must(t, err)
 	list, paths := []bgp.NLRI{}, []bgp.PathNLRI{}
 	for range n {

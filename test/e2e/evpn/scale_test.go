@@ -211,7 +211,7 @@ func (n *fabric) problem(number int, want ...string) error {
 
 // undisturbed is the fact that flows keep their decisions while a thousand hosts a second move
 // in another segment.
-func (n *fabric) undisturbed(c *harness.Crowd) {
+func (n *fabric) undisturbed(c *harness.BGPLoad) {
 	n.T.Helper()
 	before, err := n.api(1).Status(n.Ctx)
 	n.Must(err)
@@ -230,7 +230,7 @@ func (n *fabric) undisturbed(c *harness.Crowd) {
 
 // costOfChurn logs throughput and round trips of guests, without and with a thousand hosts a
 // second that move in another segment, in turn (A B B A).
-func (n *fabric) costOfChurn(c *harness.Crowd) {
+func (n *fabric) costOfChurn(c *harness.BGPLoad) {
 	n.T.Helper()
 	for i, churns := range []bool{false, true, true, false, false, true, true, false} {
 		if churns {
@@ -307,7 +307,7 @@ func loadPeer(index int) netip.Addr {
 }
 
 // crowd joins the underlay and waits for its session with edge1.
-func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.Crowd {
+func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.BGPLoad {
 	n.T.Helper()
 	h, err := n.Topo.Host("bgploadgen")
 	n.Must(err)
@@ -319,7 +319,7 @@ func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.Crowd {
 	n.Must(n.Switch.Enslave("bgploadgen", "br0"))
 	_, err = h.Output(n.Ctx, "nft", "table ip silent { chain input { type filter hook input priority 0; udp dport { 3784, 4784, 4789 } drop; }; }")
 	n.Must(err)
-	return n.StartCrowd(h, harness.CrowdOptions{
+	return n.StartBGPLoad(h, harness.BGPLoadOptions{
 		Local: netip.MustParseAddr("192.0.2.99"), Neighbour: netip.MustParseAddr("192.0.2.1"), Peer: loadPeer(0),
 		Peers: peers, Hosts: hosts, Prefixes: prefixes, Routers: routers, VNI: 101,
 	})

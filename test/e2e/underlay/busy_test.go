@@ -26,7 +26,7 @@ func TestTEPsFailoverWhileBusy(t *testing.T) {
 		{name: "idle", change: func(*busyEdge) {}},
 		{name: "reload", change: func(b *busyEdge) { b.rules = 2*harness.ManyRules - 1 - b.rules }},
 		{name: "resize", change: func(b *busyEdge) { b.connections = 131072 + 262144 - b.connections }},
-		{name: "updates", updates: true, change: func(b *busyEdge) { b.crowd.Ask("churn") }},
+		{name: "updates", updates: true, change: func(b *busyEdge) { b.load.Ask("churn") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var worst []time.Duration
@@ -64,7 +64,7 @@ type busyEdge struct {
 	bundle             *harness.Bundle
 	file               string
 	rules, connections int
-	crowd              *harness.Crowd // nil without BGP
+	load               *harness.BGPLoad // nil without BGP
 }
 
 func newBusyEdge(t *testing.T, updates bool) *busyEdge {
@@ -89,29 +89,29 @@ func newBusyEdge(t *testing.T, updates bool) *busyEdge {
 	return b
 }
 
-// busySpeaker and busyCrowd are the ends of the first edge's BGP session: the crowd is on its host.
-var busySpeaker, busyCrowd = netip.MustParseAddr("198.18.0.1"), netip.MustParseAddr("198.18.0.99")
+// busySpeaker and busyLoad are the ends of the first edge's BGP session: bgploadgen is on its host.
+var busySpeaker, busyLoad = netip.MustParseAddr("198.18.0.1"), netip.MustParseAddr("198.18.0.99")
 
 // hears is the configuration of the first edge with that session, and with a segment of which it is told hosts.
 func (b *busyEdge) hears(text string) string {
-	for _, addr := range []netip.Addr{busySpeaker, busyCrowd} {
+	for _, addr := range []netip.Addr{busySpeaker, busyLoad} {
 		_, err := b.hosts[0].Output(b.Ctx, "ip", "address", "add", addr.String(), "dev", "lo")
 		b.Must(err)
 	}
-	return strings.Replace(text, "  ports:\n", "  - {name: crowd, vni: 300, evpn: {}}\n  ports:\n", 1) + fmt.Sprintf(`  bgp:
+	return strings.Replace(text, "  ports:\n", "  - {name: crowded, vni: 300, evpn: {}}\n  ports:\n", 1) + fmt.Sprintf(`  bgp:
     as: 65000
     listen: ["%s"]
     neighbours:
     - {name: bgploadgen, address: "%s", passive: true}
-`, busySpeaker, busyCrowd)
+`, busySpeaker, busyLoad)
 }
 
-// tell has the crowd tell of 10,000 hosts.
+// tell has bgploadgen tell of 10,000 hosts.
 func (b *busyEdge) tell() {
 	const peers, hosts = 10, 1000
-	b.crowd = b.StartCrowd(b.hosts[0], harness.CrowdOptions{Local: busyCrowd, Neighbour: busySpeaker, Peer: netip.MustParseAddr("203.0.113.1"),
+	b.load = b.StartBGPLoad(b.hosts[0], harness.BGPLoadOptions{Local: busyLoad, Neighbour: busySpeaker, Peer: netip.MustParseAddr("203.0.113.1"),
 		Peers: peers, Hosts: hosts, Routers: 1, VNI: 300})
-	b.crowd.Do("announce")
+	b.load.Do("announce")
 	b.Fact("the first edge has the hosts in its maps", func() error {
 		s, err := b.Ask(b.hosts[0].Name).Status(b.Ctx)
 		if err == nil && s.FDB.Used < peers*hosts {
@@ -155,8 +155,8 @@ func (b *busyEdge) failover(round int, change func()) time.Duration {
 	gaps, _ := b.bundle.Gaps(func(harness.FlowPorts) bool { return true })
 	mend()
 	b.allUp()
-	if b.crowd != nil {
-		b.crowd.Await("churn")
+	if b.load != nil {
+		b.load.Await("churn")
 	} else {
 		b.inForce()
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Crowd is a running test/bgploadgen: a BGP neighbour that tells of many edges.
-type Crowd struct {
+// BGPLoad is a running test/bgploadgen: a BGP neighbour that tells of many edges.
+type BGPLoad struct {
 	n     *Network
 	in    io.Writer
 	lines *bufio.Scanner
 }
 
-// CrowdOptions say who it is, whom it tells, and of how much.
-type CrowdOptions struct {
+// BGPLoadOptions say who it is, whom it tells, and of how much.
+type BGPLoadOptions struct {
 	Local, Neighbour netip.Addr
 	Peer             netip.Addr // tunnel endpoint of the first edge; the others' follow
 	Peers            int        // edges
@@ -32,12 +32,12 @@ type CrowdOptions struct {
 	VNI              int        // of the segment of the hosts
 }
 
-// StartCrowd runs one on a host, and waits for its session.
-func (n *Network) StartCrowd(h *topo.Host, o CrowdOptions) *Crowd {
+// StartBGPLoad runs one on a host, and waits for its session.
+func (n *Network) StartBGPLoad(h *topo.Host, o BGPLoadOptions) *BGPLoad {
 	n.T.Helper()
 	binary := filepath.Join(n.T.TempDir(), "bgploadgen")
 	if out, err := exec.CommandContext(n.Ctx, "go", "build", "-o", binary, "github.com/selvage/selvage/test/bgploadgen").CombinedOutput(); err != nil {
-		n.T.Fatalf("build the crowd: %v\n%s", err, out)
+		n.T.Fatalf("build bgploadgen: %v\n%s", err, out)
 	}
 	pipe := filepath.Join(n.T.TempDir(), "commands")
 	n.Must(unix.Mkfifo(pipe, 0o600))
@@ -51,32 +51,32 @@ func (n *Network) StartCrowd(h *topo.Host, o CrowdOptions) *Crowd {
 	n.Must(err)
 	n.Must(out.Close())
 	n.T.Cleanup(func() { stdin.Close(); stdout.Close() })
-	c := &Crowd{n, stdin, bufio.NewScanner(stdout)}
+	c := &BGPLoad{n, stdin, bufio.NewScanner(stdout)}
 	c.Await("session")
 	return c
 }
 
 // Do has it tell something, and waits until it has.
-func (c *Crowd) Do(what string) {
+func (c *BGPLoad) Do(what string) {
 	c.n.T.Helper()
 	c.Ask(what)
 	c.Await(what)
 }
 
 // Ask has it tell something.
-func (c *Crowd) Ask(what string) {
+func (c *BGPLoad) Ask(what string) {
 	c.n.T.Helper()
 	_, err := fmt.Fprintln(c.in, what)
 	c.n.Must(err)
 }
 
 // Await reads lines until one is this.
-func (c *Crowd) Await(line string) {
+func (c *BGPLoad) Await(line string) {
 	c.n.T.Helper()
 	for c.lines.Scan() {
 		if c.lines.Text() == line {
 			return
 		}
 	}
-	c.n.Fail("the crowd says "+line, errors.Join(errors.New("it has ended"), c.lines.Err()))
+	c.n.Fail("bgploadgen says "+line, errors.Join(errors.New("it has ended"), c.lines.Err()))
 }
