@@ -2,7 +2,7 @@
 // answers for none of them. The end-to-end tests see by it what a large fabric costs an edge.
 //
 // It does what its standard input says, and writes a line when that was told: "announce",
-// "move" (each host is behind the next edge, its sequence one higher), "churn" (a thousand
+// "trickle" (the hosts, one every 20 ms), "move" (each host is behind the next edge, its sequence one higher), "churn" (a thousand
 // hosts of them do so each second, for five), "withdraw".
 package main
 
@@ -78,6 +78,8 @@ func (c *load) do(what string) error {
 	switch what {
 	case "announce":
 		return c.session.announce(append(c.macs(0, len(c.moves)), c.networks()...))
+	case "trickle":
+		return c.trickle()
 	case "move":
 		return c.move(0, len(c.moves))
 	case "churn":
@@ -85,7 +87,7 @@ func (c *load) do(what string) error {
 	case "withdraw":
 		return c.session.withdraw(append(c.macs(0, len(c.moves)), c.networks()...))
 	}
-	return fmt.Errorf("%q is not announce, move, churn or withdraw", what)
+	return fmt.Errorf("%q is not announce, trickle, move, churn or withdraw", what)
 }
 
 // move has hosts, by their first index and the one after the last, behind the next edge.
@@ -95,6 +97,18 @@ func (c *load) move(from, to int) error {
 		c.moves[i]++
 	}
 	return errors.Join(c.session.announce(c.macs(from, to)), c.session.withdraw(left))
+}
+
+func (c *load) trickle() error {
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for i := range c.moves {
+		if err := c.session.announce(c.macs(i, i+1)); err != nil {
+			return err
+		}
+		<-pace.C
+	}
+	return nil
 }
 
 func (c *load) churn(long time.Duration) error {

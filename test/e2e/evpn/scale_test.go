@@ -109,6 +109,30 @@ func TestEVPNScale(t *testing.T) {
 	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
 }
 
+// One update at a time, from its receipt to the map: of hosts behind an edge that is known, and of hosts that make theirs known.
+func TestEVPNUpdates(t *testing.T) {
+	tier.Long(t, "internal/bgp, and TestEVPNScale")
+	for _, c := range []struct {
+		name         string
+		peers, hosts int
+	}{{"known", 1, 1000}, {"remotes", 100, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newCrowded(t, "")
+			defer n.dumpOnFailure()
+			n.StopCaptures()
+			n.up()
+			before, err := n.api(1).BGP().Info(n.Ctx)
+			n.Must(err)
+			load := n.crowd(c.peers, c.hosts, 0, 1)
+			load.Do("trickle")
+			n.scaled("uses all routes", c.peers*c.hosts, 0)
+			bgp, err := n.api(1).BGP().Info(n.Ctx)
+			n.Must(err)
+			t.Logf("%d updates: %+v; before, %+v", c.peers*c.hosts, bgp.Convergence, before.Convergence)
+		})
+	}
+}
+
 // Another edge tells of 300,000 prefixes by 5,000 next hops, more than the tables hold. The edge goes on
 // with what it is told to do: it removes a port and adds it again, guests talk, and it says what is left out.
 func TestEVPNBeyondTables(t *testing.T) {
