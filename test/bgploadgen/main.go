@@ -2,7 +2,7 @@
 // answers for none of them. The end-to-end tests see by it what a large fabric costs an edge.
 //
 // It does what its standard input says, and writes a line when that was told: "announce",
-// "trickle" (the hosts, one every 20 ms), "move" (each host is behind the next edge, its sequence one higher), "churn" (a thousand
+// "trickle" (the hosts, one every 50 ms), "move" (each host is behind the next edge, its sequence one higher), "churn" (a thousand
 // hosts of them do so each second, for five), "withdraw".
 package main
 
@@ -100,7 +100,7 @@ func (c *load) move(from, to int) error {
 }
 
 func (c *load) trickle() error {
-	pace := time.NewTicker(20 * time.Millisecond)
+	pace := time.NewTicker(50 * time.Millisecond)
 	defer pace.Stop()
 	for i := range c.moves {
 		if err := c.session.announce(c.macs(i, i+1)); err != nil {
