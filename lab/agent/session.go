@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,6 @@ type Session struct {
 	name    string // for errors
 	process Process
 	wire    wire
-	dog     *watchdog
 	stop    chan struct{} // ends the heartbeats
 	ready   chan struct{} // closed with the agent's first message
 
@@ -76,9 +76,13 @@ func NewSession(ctx context.Context, name string, p Process, out *bufio.Reader, 
 func (s *Session) read(out *bufio.Reader) {
 	lost := sync.OnceValue(func() error { s.process.Kill(); return errSilent })
 	silent := make(chan struct{})
-	s.dog = newWatchdog(func() { _ = lost(); close(silent) })
-	err := receiveReady(out, s.dog, s.ready, s.deliver)
-	s.dog.stop()
+	err := awaitReady(out)
+	if err == nil {
+		dog := newWatchdog(func() { _ = lost(); close(silent) })
+		close(s.ready)
+		err = receive(out, dog, s.deliver)
+		dog.stop()
+	}
 	select {
 	case <-silent:
 		err = lost()
@@ -87,39 +91,31 @@ func (s *Session) read(out *bufio.Reader) {
 	failed := s.process.Wait()
 	if said := s.process.Said(); said != "" {
 		err = errors.Join(err, errors.New(said))
-	} else if err == nil {
+	} else if failed != nil && (err == nil || errors.Is(err, errEnded)) {
 		err = failed
 	}
-	if err == nil {
-		err = errEnded
-	}
+	err = cmp.Or(err, errEnded)
 	s.mu.Lock()
 	s.err = fmt.Errorf("%s: connection lost: %w", s.name, err)
 	s.mu.Unlock()
 	close(s.ended)
 }
 
-// receiveReady is receive that begins with the agent's first message.
-func receiveReady(out *bufio.Reader, dog *watchdog, ready chan<- struct{}, each func(message)) error {
+// awaitReady reads up to the agent's first message. Before that it may be silent for long: sudo takes seconds to refuse a password.
+func awaitReady(out *bufio.Reader) error {
 	for {
 		line, err := out.ReadString('\n')
-		if err != nil {
-			return ignoreEnd(err)
+		if errors.Is(err, io.EOF) {
+			return errEnded
 		}
-		dog.fed()
+		if err != nil {
+			return err
+		}
 		var m message
 		if json.Unmarshal([]byte(line), &m) == nil && m.Op == opReady {
-			close(ready)
-			return receive(out, dog, each)
+			return nil
 		}
 	}
-}
-
-func ignoreEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
 
 // deliver hands an answer to who waits for it.
