@@ -27,7 +27,10 @@ func walk[K, V any](m kernel.Map, do func(K, V)) error {
 }
 
 // walkWhile does so until do returns false.
-func walkWhile[K, V any](m kernel.Map, do func(*K, *V) bool) error {
+func walkWhile[K, V any](m kernel.Map, do func(*K, *V) bool) error { return walkBy(m, batch, do) }
+
+// walkBy does so with so many entries a system call.
+func walkBy[K, V any](m kernel.Map, batch int, do func(*K, *V) bool) error {
 	keys, values := make([]K, batch), make([]V, batch)
 	var cursor kernel.Cursor
 	for {

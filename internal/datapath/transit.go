@@ -106,7 +106,7 @@ const maxTxDevices = 256
 // numberTxDevices keeps the number of an interface, which ends hold, while it is an exit.
 func (ln *Links) numberTxDevices(txDevices []int, p *plan) error {
 	now := make(map[uint32]uint32)
-	if err := iterate(ln.maps.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
+	if err := walkDevmap(ln.maps.TxDevmap, func(number, ifindex uint32) { now[number] = ifindex }); err != nil {
 		return err
 	}
 	for number, ifindex := range now {

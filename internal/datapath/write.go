@@ -183,8 +183,8 @@ func (pa *Paths) prune(p *plan) error { return pruneMap(pa.maps.PathGroups, p.pa
 
 func (ln *Links) pruneDevices(p *plan) error {
 	return errors.Join(
-		pruneMap(ln.maps.TxDevmap, p.txDevices, nil),
-		pruneMap(ln.maps.TxDevmapGeneric, p.txDevices, nil),
+		pruneDevmap(ln.maps.TxDevmap, p.txDevices),
+		pruneDevmap(ln.maps.TxDevmapGeneric, p.txDevices),
 		pruneMap(ln.maps.XdpInterfaces, p.xdpInterfaces, nil),
 	)
 }
@@ -200,18 +200,51 @@ func (d *Datapath) pruneAllowed(p *plan) error {
 // pruneMap deletes what is not wanted and tells of each key afterwards: a decision
 // that was taken meanwhile may rest on it. Each is tried.
 func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) error {
-	var key K
-	var value V
 	var unwanted []K
-	it := m.Iterate()
-	for it.Next(&key, &value) {
-		if _, ok := want[key]; !ok {
-			unwanted = append(unwanted, key)
+	if err := walkBy(m, pruneBatch, func(k *K, _ *V) bool {
+		if _, ok := want[*k]; !ok {
+			unwanted = append(unwanted, *k)
 		}
+		return true
+	}); err != nil {
+		return err
 	}
-	if err := it.Err(); err != nil {
-		return fmt.Errorf("walk the map %s: %w", m, err)
+	return deleteKeys(m, unwanted, gone)
+}
+
+// pruneBatch is how many entries are read with one system call of maps that are seldom large.
+const pruneBatch = 256
+
+// pruneDevmap is pruneMap of a map that cannot be read by batches.
+func pruneDevmap(m kernel.Map, want map[uint32]uint32) error {
+	var unwanted []uint32
+	if err := walkDevmap(m, func(k, _ uint32) {
+		if _, ok := want[k]; !ok {
+			unwanted = append(unwanted, k)
+		}
+	}); err != nil {
+		return err
 	}
+	return deleteKeys(m, unwanted, nil)
+}
+
+// walkDevmap calls do for every entry, with number and interface. Its keys are all numbers, of which few have an entry.
+func walkDevmap(m kernel.Map, do func(number, ifindex uint32)) error {
+	for number := range m.MaxEntries() {
+		var ifindex uint32
+		err := m.Lookup(number, &ifindex)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("walk the map %s: %w", m, err)
+		}
+		do(number, ifindex)
+	}
+	return nil
+}
+
+func deleteKeys[K any](m kernel.Map, unwanted []K, gone func(K) error) error {
 	var failed fewErrors
 	for _, k := range unwanted {
 		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
