@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/gateway"
@@ -65,8 +66,8 @@ func newPeering(e *edge) peering {
 // bgpEvents has the goroutine of Run do what BGP asks for.
 type bgpEvents struct{ p *peering }
 
-func (b bgpEvents) RemotesChanged()                { wake(b.p.remotes) }
-func (b bgpEvents) Settled()                       { wake(b.p.complete) }
+func (b bgpEvents) RemotesChanged()                { background.Notify(b.p.remotes) }
+func (b bgpEvents) Settled()                       { background.Notify(b.p.complete) }
 func (b bgpEvents) HostsMissed()                   { b.p.hostsMissed() }
 func (b bgpEvents) Problem(what string, err error) { b.p.faults.report(what, err) }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
@@ -109,7 +110,7 @@ func (p *peering) lookPorts(hostState host.State) {
 }
 
 // hostsMissed has hosts looked for. It waits for nobody.
-func (p *peering) hostsMissed() { wake(p.missed) }
+func (p *peering) hostsMissed() { background.Notify(p.missed) }
 
 // hostsCame takes news of hosts at ports.
 func (p *peering) hostsCame(list []bgp.Host) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
@@ -94,7 +95,7 @@ func (h *hostEvents) follow() {
 	if dp == nil {
 		return
 	}
-	h.end = goWait(context.Background(), func(ctx context.Context) {
+	h.end = background.Start(context.Background(), func(ctx context.Context) {
 		for {
 			err := dp.HostEvents.FollowHostEvents(ctx, h.arrived)
 			if ctx.Err() != nil {

@@ -3,6 +3,8 @@ package edge
 import (
 	"context"
 	"log/slog"
+
+	"github.com/selvage/selvage/internal/background"
 )
 
 // lossTeller is a host that says at once which link was lost, by its index.
@@ -30,7 +32,7 @@ func withLinks(open func(*slog.Logger) (Liveness, error), h Host) func(*slog.Log
 		if !ok {
 			return monitor, nil
 		}
-		return linkedLiveness{monitor, goWait(context.Background(), func(ctx context.Context) {
+		return linkedLiveness{monitor, background.Start(context.Background(), func(ctx context.Context) {
 			for {
 				select {
 				case <-ctx.Done():

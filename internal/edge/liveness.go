@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
@@ -144,7 +145,7 @@ func (w *watched) watchOver(hostState host.State) {
 			return
 		}
 		w.mu.Lock()
-		w.monitor, w.opened, w.end = monitor, time.Now(), onEach(monitor.Changed(), w.changed)
+		w.monitor, w.opened, w.end = monitor, time.Now(), background.OnEach(monitor.Changed(), func(struct{}) { w.changed() })
 		w.mu.Unlock()
 		w.SetService(w.role.Service())
 		if w.state.config.Egress != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -84,7 +85,7 @@ func (l *loops) returned(r datapath.Loop, now time.Time) {
 		}
 		p.cut = true
 		p.times++
-		wake(l.found)
+		background.Notify(l.found)
 	}
 	p.until = now.Add(p.cutFor())
 }

@@ -1,15 +1,14 @@
 package edge
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -54,42 +53,7 @@ func newPaths(e *edge) paths {
 
 // follow passes the news of probes on.
 func (p *paths) follow(probes PathProbes) followed {
-	return followed{probes, onEach(probes.Changed(), func() {
-		select {
-		case p.found <- struct{}{}:
-		default: // there is a mark
-		}
-	})}
-}
-
-// onEach does f at each of the news until the returned function is called.
-func onEach(natEvents <-chan struct{}, f func()) (end func()) {
-	return goWait(context.Background(), func(ctx context.Context) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-natEvents:
-				f()
-			}
-		}
-	})
-}
-
-// wake leaves a mark in a channel of capacity one.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// goWait runs f in a goroutine until the returned function is called, which waits for it.
-func goWait(ctx context.Context, f func(context.Context)) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var owned sync.WaitGroup
-	owned.Go(func() { f(ctx) })
-	return func() { cancel(); owned.Wait() }
+	return followed{probes, background.OnEach(probes.Changed(), func(struct{}) { background.Notify(p.found) })}
 }
 
 // results are those of pairs. Of several next hops the least counts: an ICMP message does not say which of

@@ -25,6 +25,7 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
@@ -174,10 +175,10 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
 	e.faults.report(startConfiguration, passedOver)
-	endWriter := goWait(context.WithoutCancel(ctx), func(ctx context.Context) {
+	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
 		e.writer.Run(ctx, func(err error) { e.faults.report(writeTables, err) })
 	})
-	endAnnouncer, endLease := goWait(ctx, e.egress.announceAddresses), goWait(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
+	endAnnouncer, endLease := background.Start(ctx, e.egress.announceAddresses), background.Start(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
 		e.hostEvents.unfollow()
 		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.egress.replication.Close())
@@ -233,7 +234,7 @@ func (e *edge) follow(ctx context.Context) (end func()) {
 	for _, watch := range []func(context.Context){
 		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.egress.watch, e.natWatch.run, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
 	} {
-		ends = append(ends, goWait(ctx, watch))
+		ends = append(ends, background.Start(ctx, watch))
 	}
 	return func() {
 		for _, end := range ends {
