@@ -16,7 +16,7 @@ type alarms struct {
 }
 
 func newAlarms(e *edge) alarms {
-	o := alarm.Options{Log: e.log, Report: e.faults.report}
+	o := alarm.Options{Log: e.log, Report: e.faults.Report}
 	return alarms{
 		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
 		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}),

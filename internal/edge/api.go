@@ -69,7 +69,7 @@ func stateOf(e *edge) *apiserver.State {
 		NAT: apiserver.NAT{
 			GCStats: e.natWatch.guard.gcStats, SweptAt: e.natWatch.guard.sweptAt, Fullest: e.natWatch.guard.pressures, Problems: e.natWatch.guard.Problems,
 		},
-		Gateways: e.egress.role, Replication: e.egress.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.of(applyTables) != nil, Problems: e.allProblems,
+		Gateways: e.egress.role, Replication: e.egress.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
 	}
 }
 

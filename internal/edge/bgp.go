@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -32,7 +33,7 @@ func openSpeaker(ctx context.Context, o speaker.Options) (bgp.Speaker, error) {
 type peering struct {
 	log    *slog.Logger
 	state  *state
-	faults *faults
+	faults *fault.Faults
 	writer *writer.Writer
 	role   *gateway.Role
 	linger time.Duration
@@ -57,7 +58,7 @@ type peering struct {
 
 func newPeering(e *edge) peering {
 	return peering{
-		log: e.log, state: &e.state, faults: &e.faults, writer: e.writer, role: e.egress.role, linger: e.opts.Linger, open: e.opts.OpenSpeaker,
+		log: e.log, state: &e.state, faults: e.faults, writer: e.writer, role: e.egress.role, linger: e.opts.Linger, open: e.opts.OpenSpeaker,
 		enter: e.ns.enter, failed: e.watched.failed,
 		remotes: make(chan struct{}, 1), missed: make(chan struct{}, 1), complete: make(chan struct{}, 1),
 	}
@@ -69,7 +70,7 @@ type bgpEvents struct{ p *peering }
 func (b bgpEvents) RemotesChanged()                { background.Notify(b.p.remotes) }
 func (b bgpEvents) Settled()                       { background.Notify(b.p.complete) }
 func (b bgpEvents) HostsMissed()                   { b.p.hostsMissed() }
-func (b bgpEvents) Problem(what string, err error) { b.p.faults.report(what, err) }
+func (b bgpEvents) Problem(what string, err error) { b.p.faults.Report(what, err) }
 
 // follow has the edge speak BGP if the configuration asks for that. It is called when
 // tables are in force.
@@ -94,7 +95,7 @@ func (p *peering) configure() {
 	case b == nil:
 		return
 	case p.state.configured.BGP == nil:
-		p.faults.report(bgp.ProblemRun, p.end(false))
+		p.faults.Report(bgp.ProblemRun, p.end(false))
 		p.known.Previous = nil
 		p.writer.ReplaceRoutes(nil)
 	default:
@@ -116,7 +117,7 @@ func (p *peering) end(keep bool) error {
 func (p *peering) remember(adopted bool) {
 	if adopted && p.state.configured.BGP != nil {
 		previous, err := p.state.dp.Ports.PreviousRemotes(plan.Segments(p.state.configured))
-		p.faults.report("read the remotes of a previous process", err)
+		p.faults.Report("read the remotes of a previous process", err)
 		if p.known.Previous = previous; previous == nil {
 			p.known.Previous = make(map[string][]netip.Addr)
 		}
@@ -174,7 +175,7 @@ func (p *peering) sweep() (swept bool) {
 		return false
 	}
 	err := b.Sweep()
-	p.faults.report("remove what a previous process learned", err)
+	p.faults.Report("remove what a previous process learned", err)
 	if err == nil {
 		p.known.Previous = nil
 	}

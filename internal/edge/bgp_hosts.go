@@ -86,7 +86,7 @@ func (p *peering) lookHosts() {
 	begin := time.Now()
 	took, err := alarm.Timed(func() error { return b.Look(p.state.config.FDB.Ageing) })
 	p.nextLook = begin.Add(announceShare * took)
-	p.faults.report("read the hosts at ports", err)
+	p.faults.Report("read the hosts at ports", err)
 }
 
 // lookPorts looks for hosts when ports have come, gone, or lost their link: then a host is not
@@ -103,7 +103,7 @@ func (p *peering) lookPorts(hostState host.State) {
 	if !slices.Equal(there, p.ports) {
 		p.ports = there
 		if b := p.process.Load(); b != nil {
-			p.faults.report("forget the hosts of ports without a link", b.PortsLost(down))
+			p.faults.Report("forget the hosts of ports without a link", b.PortsLost(down))
 		}
 		p.lookHosts()
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
@@ -58,7 +59,7 @@ type edge struct {
 	alarms    alarms
 	natWatch  natWatch
 	problems  []problem.Problem // of the last reconciliation
-	faults    faults            // of what is tried again, by what it is
+	faults    *fault.Faults
 
 	ns       namespace
 	offloads *schedule.Probes
@@ -105,7 +106,7 @@ func (e *edge) start(ctx context.Context) error {
 		return err
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
-	e.faults.report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
+	e.faults.Report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
 	e.bgp.remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
@@ -218,7 +219,7 @@ func (e *edge) tick() {
 	e.hostEvents.announceMoves()
 	e.reports.follow()
 	e.loops.follow()
-	e.faults.report("advance the clock of the data path", e.state.dp.Clock.Tick())
+	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
 
 // reconcile makes host and data path what the configuration asks for. What
@@ -230,13 +231,13 @@ func (e *edge) reconcile() {
 	if err == nil && e.ensure(hostState) {
 		hostState, err = e.host.Observe(plan.Want(e.state.config))
 	}
-	e.faults.report(observeHost, err)
+	e.faults.Report(observeHost, err)
 	if err != nil {
 		return
 	}
 	planned, err := e.planTables(hostState, e.paths.probe(hostState))
 	if err != nil {
-		e.faults.report(applyTables, err)
+		e.faults.Report(applyTables, err)
 		return
 	}
 	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
@@ -245,9 +246,9 @@ func (e *edge) reconcile() {
 	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
-	e.faults.report(applyTables, err)
+	e.faults.Report(applyTables, err)
 	e.egress.announcer.Announce(came)
-	e.faults.report(replicateProblem, e.egress.replication.Set(e.state.config))
+	e.faults.Report(replicateProblem, e.egress.replication.Set(e.state.config))
 	if err == nil {
 		e.release(hostState)
 	}
@@ -308,8 +309,8 @@ func (e *edge) succeed() {
 	err := e.state.dp.Owner.Close()
 	e.state.dp, e.successor.dp = e.successor.dp, nil
 	e.hostEvents.follow()
-	e.faults.report(closeDataPath, err)
-	e.faults.report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
+	e.faults.Report(closeDataPath, err)
+	e.faults.Report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
 }
 
 // ensure changes the host before the tables are changed: devices that they will
@@ -323,7 +324,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 	again = again || hostState.GRODevice == (host.GRODevice{})
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
 	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
-	e.faults.report(changeHost, e.host.Ensure(holds))
+	e.faults.Report(changeHost, e.host.Ensure(holds))
 	return again
 }
 
@@ -331,7 +332,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 func (e *edge) release(hostState host.State) {
 	if holds := plan.HostConfig(e.state.config, hostState); len(unwanted(holds, hostState)) > 0 {
 		holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
-		e.faults.report(changeHost, e.host.Ensure(holds))
+		e.faults.Report(changeHost, e.host.Ensure(holds))
 	}
 }
 
@@ -346,7 +347,7 @@ func (e *edge) age() {
 	e.state.mu.Lock()
 	aged, err := e.state.dp.Tables.Age(e.state.config.FDB.Ageing)
 	e.state.mu.Unlock()
-	e.faults.report("age the FDB", err)
+	e.faults.Report("age the FDB", err)
 	if aged > 0 {
 		e.log.Debug("FDB entries aged", "entries", aged)
 	}
@@ -411,11 +412,7 @@ func (e *edge) stop(remove bool) error {
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
 	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
-	faults := e.faults.all()
-	for _, what := range slices.Sorted(maps.Keys(faults)) {
-		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})
-	}
-	return problems
+	return append(problems, e.faults.Problems(faultSeverity)...)
 }
 
 // Faults that other files name too, or that are minor.

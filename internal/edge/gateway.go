@@ -9,6 +9,7 @@ import (
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
@@ -21,7 +22,7 @@ func self(e overlay.Edge) netip.Addr { return gateway.Self(e) }
 // egress is what an edge does as a gateway.
 type egress struct {
 	log           *slog.Logger
-	faults        *faults
+	faults        *fault.Faults
 	writer        *writer.Writer
 	nat           natOf
 	uplinks       uplinksOf
@@ -38,13 +39,13 @@ type egress struct {
 func newEgress(e *edge) egress {
 	nat := natOf{&e.state}
 	replication := gateway.NewReplication(gateway.ReplicationOptions{
-		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.report,
+		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.Report,
 	})
 	role := gateway.NewRole(e.log, replication)
 	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: &e.watched, Enter: e.ns.enter})
-	uplinks := uplinksOf{w, &e.state, &e.faults}
+	uplinks := uplinksOf{w, &e.state, e.faults}
 	return egress{
-		log: e.log, faults: &e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.enter, offerPrefixes: e.bgp.offerPrefixes,
+		log: e.log, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.enter, offerPrefixes: e.bgp.offerPrefixes,
 		role: role, replication: replication, announcer: gateway.NewAnnouncer(role, uplinks),
 	}
 }
@@ -89,7 +90,7 @@ func (g *egress) keepLease(dp *DataPath) error {
 type uplinksOf struct {
 	writer *writer.Writer
 	state  *state
-	faults *faults
+	faults *fault.Faults
 }
 
 // Announce is called in the network namespace.
@@ -102,7 +103,7 @@ func (u uplinksOf) Announce(places []gateway.Place, owns func(gateway.Place) boo
 			}
 		}
 	})
-	u.faults.report(announceProblem, errors.Join(errs...))
+	u.faults.Report(announceProblem, errors.Join(errs...))
 }
 
 // Resolve is called in the network namespace.
@@ -121,7 +122,7 @@ func (u uplinksOf) Resolve(places []gateway.Place) (unknown int) {
 			}
 		}
 	})
-	u.faults.report(resolveProblem, errors.Join(errs...))
+	u.faults.Report(resolveProblem, errors.Join(errs...))
 	return unknown
 }
 
@@ -169,7 +170,7 @@ func (g *egress) watch(ctx context.Context) {
 // steerAndSave steers, and remembers the gateways for a later process.
 func (g *egress) steerAndSave() {
 	g.steer()
-	g.faults.report(rememberGateways, g.role.Save())
+	g.faults.Report(rememberGateways, g.role.Save())
 }
 
 // steer moves flows from paths and gateways that died, or to those that came back.
@@ -180,7 +181,7 @@ func (g *egress) steer() {
 		g.offerPrefixes()
 	}
 	if s.Err != nil || s.Failed {
-		g.faults.report("steer the flows", s.Err)
+		g.faults.Report("steer the flows", s.Err)
 	}
 	alarm.LogChanges(g.log, s.Was, s.Now)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/fault"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 type hostEvents struct {
 	log    *slog.Logger
 	state  *state
-	faults *faults
+	faults *fault.Faults
 	loops  *loops
 	bgp    hostListener
 	end    func() // of following
@@ -53,7 +54,7 @@ type hostListener interface {
 }
 
 func newHostEvents(e *edge) hostEvents {
-	return hostEvents{log: e.log, state: &e.state, faults: &e.faults, loops: &e.loops, bgp: &e.bgp}
+	return hostEvents{log: e.log, state: &e.state, faults: e.faults, loops: &e.loops, bgp: &e.bgp}
 }
 
 // add has a move wait, unless its port has too many that do. mu is held.
@@ -101,7 +102,7 @@ func (h *hostEvents) follow() {
 			if ctx.Err() != nil {
 				return
 			}
-			h.faults.report(followHosts, err)
+			h.faults.Report(followHosts, err)
 			select {
 			case <-ctx.Done():
 				return
@@ -169,5 +170,5 @@ func (h *hostEvents) announceMoves() {
 	}
 	took, err := alarm.Timed(func() error { return h.state.dp.HostEvents.Announce(moved) })
 	h.next = begin.Add(announceShare * took)
-	h.faults.report("announce moved hosts", err)
+	h.faults.Report("announce moved hosts", err)
 }

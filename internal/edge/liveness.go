@@ -12,6 +12,7 @@ import (
 
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -31,7 +32,7 @@ const (
 type watched struct {
 	log     *slog.Logger
 	state   *state
-	faults  *faults
+	faults  *fault.Faults
 	role    *gateway.Role
 	open    func(*slog.Logger) (Liveness, error)
 	inForce func() *writer.Published
@@ -50,7 +51,7 @@ type watched struct {
 
 func newWatched(e *edge, changed func()) watched {
 	return watched{
-		log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, open: e.opts.OpenLiveness, inForce: e.writer.InForce, changed: changed,
+		log: e.log, state: &e.state, faults: e.faults, role: e.egress.role, open: e.opts.OpenLiveness, inForce: e.writer.InForce, changed: changed,
 	}
 }
 
@@ -135,12 +136,12 @@ func (w *watched) neighbourLives() map[netip.Addr]string {
 // watchOver has the paths watched, if the configuration asks for that.
 func (w *watched) watchOver(hostState host.State) {
 	if w.state.config.Underlay.Liveness == nil {
-		w.faults.report(watchLiveness, w.close(true))
+		w.faults.Report(watchLiveness, w.close(true))
 		return
 	}
 	if w.monitor == nil {
 		monitor, err := w.open(w.log)
-		w.faults.report(watchLiveness, err)
+		w.faults.Report(watchLiveness, err)
 		if err != nil {
 			return
 		}
@@ -155,7 +156,7 @@ func (w *watched) watchOver(hostState host.State) {
 	peers := plan.Peers(w.state.config, w.inForce().Paths.PathPolicies, hostState.Routes)
 	more, neighbours, err := neighbourPeers(w.state.config, peers)
 	w.set(neighbours, more)
-	w.faults.report(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))
+	w.faults.Report(watchLiveness, errors.Join(err, w.monitor.Set(append(peers, more...))))
 }
 
 // close ends the watching. With leave the remotes are told first, for whom it is

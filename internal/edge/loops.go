@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -32,7 +33,7 @@ const (
 type loops struct {
 	log    *slog.Logger
 	state  *state
-	faults *faults
+	faults *fault.Faults
 	urgent func(func()) // has the writer do it before what it is about to write
 	tep    netip.Addr   // the first of this edge
 
@@ -60,7 +61,7 @@ func (l *loop) isThere(now time.Time) bool { return now.Sub(l.last) <= 3*loopPro
 
 func newLoops(e *edge) loops {
 	return loops{
-		log: e.log, state: &e.state, faults: &e.faults, urgent: e.writer.Urgent, tep: e.state.config.Underlay.TEP,
+		log: e.log, state: &e.state, faults: e.faults, urgent: e.writer.Urgent, tep: e.state.config.Underlay.TEP,
 		ports: map[string]*loop{}, found: make(chan struct{}, 1),
 	}
 }
@@ -171,7 +172,7 @@ func (l *loops) watch() {
 	if len(thawed) > 0 {
 		l.cutAll()
 	}
-	l.faults.report("probe for loops", l.state.dp.HostEvents.ProbeLoops())
+	l.faults.Report("probe for loops", l.state.dp.HostEvents.ProbeLoops())
 }
 
 // cutAll cuts the ports of loops.
@@ -187,7 +188,7 @@ func (l *loops) cutAll() {
 	if err != nil {
 		err = fmt.Errorf("%d ports: %w", len(cut), err)
 	}
-	l.faults.report(cutLooped, err)
+	l.faults.Report(cutLooped, err)
 }
 
 // isPatient reports whether the remote of a loop shall cut its port first.

@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -51,7 +52,7 @@ type natGuard struct {
 type natWatch struct {
 	log         *slog.Logger
 	state       *state
-	faults      *faults
+	faults      *fault.Faults
 	role        *gateway.Role
 	replication *gateway.Replication
 	every       time.Duration // the least time between two sweeps
@@ -60,7 +61,7 @@ type natWatch struct {
 }
 
 func newNATWatch(e *edge) natWatch {
-	return natWatch{log: e.log, state: &e.state, faults: &e.faults, role: e.egress.role, replication: e.egress.replication, every: e.opts.NATSweep}
+	return natWatch{log: e.log, state: &e.state, faults: e.faults, role: e.egress.role, replication: e.egress.replication, every: e.opts.NATSweep}
 }
 
 // run has sessions expire and raises alarms until ctx ends.
@@ -82,7 +83,7 @@ func (w *natWatch) run(ctx context.Context) {
 			w.sweep()
 			return w.role.WatchDrain(natOf{w.state})
 		})
-		w.faults.report("check the sessions of a drain", err)
+		w.faults.Report("check the sessions of a drain", err)
 		sweepAt = begin.Add(max(w.every, alarm.TimeShare*took))
 	}
 }
@@ -138,7 +139,7 @@ func (w *natWatch) set(next natGuard, err error) {
 	was := w.guard.Problems
 	w.guard = next
 	w.state.mu.Unlock()
-	w.faults.report("sweep the sessions", err)
+	w.faults.Report("sweep the sessions", err)
 	alarm.LogChanges(w.log, was, next.Problems)
 }
 

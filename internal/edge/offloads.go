@@ -8,7 +8,7 @@ import (
 )
 
 func newOffloads(e *edge) *schedule.Probes {
-	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.faults.report, HostFault: changeHost})
+	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.faults.Report, HostFault: changeHost})
 }
 
 // probedEdge lends an edge to those that probe its offloads.
@@ -39,5 +39,5 @@ func (p probedEdge) ensure() error {
 // endTrial restores what a probe set that was cut short, when the loop has ended.
 func (p probedEdge) endTrial() {
 	p.e.offloads.EndTrial()
-	p.e.faults.report(changeHost, p.ensure())
+	p.e.faults.Report(changeHost, p.ensure())
 }

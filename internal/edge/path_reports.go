@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
 	"github.com/selvage/selvage/internal/plan"
@@ -47,7 +48,7 @@ var reportOutcomes = []string{reportConfirmed, reportRefuted, reportUnconfirmed,
 type reports struct {
 	log       *slog.Logger
 	state     *state
-	faults    *faults
+	faults    *fault.Faults
 	paths     *paths
 	reconcile func()
 
@@ -58,7 +59,7 @@ type reports struct {
 
 func newReports(e *edge) reports {
 	return reports{
-		log: e.log, state: &e.state, faults: &e.faults, paths: &e.paths, reconcile: e.reconcile,
+		log: e.log, state: &e.state, faults: e.faults, paths: &e.paths, reconcile: e.reconcile,
 		asked: make(map[overlay.Pair]time.Time), obeyed: make(map[overlay.Pair]report), outcomes: make(map[string]uint64),
 	}
 }
@@ -80,7 +81,7 @@ func (r *reports) obey(probed map[overlay.Pair]int, results map[overlay.Pair]pat
 // follow has what ICMP messages said about paths confirmed by probes, or decides without.
 func (r *reports) follow() {
 	all, err := r.state.dp.Paths.PathReports()
-	r.faults.report(readReports, err)
+	r.faults.Report(readReports, err)
 	maps.DeleteFunc(r.asked, func(pair overlay.Pair, _ time.Time) bool { return all[pair].MTU == 0 })
 	if len(all) == 0 {
 		return
@@ -149,7 +150,7 @@ func (r *reports) leastReported(remote netip.Addr) int {
 
 // decide ends a report.
 func (r *reports) decide(pair overlay.Pair, message datapath.PathReport, outcome string) {
-	r.faults.report(decideReport, r.state.dp.Paths.DecidePath(pair))
+	r.faults.Report(decideReport, r.state.dp.Paths.DecidePath(pair))
 	r.state.mu.Lock()
 	r.outcomes[outcome]++
 	r.state.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
@@ -21,7 +22,7 @@ import (
 type paths struct {
 	log    *slog.Logger
 	state  *state
-	faults *faults
+	faults *fault.Faults
 	open   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
 	// obey lowers MTUs to what is obeyed without a confirmation. mu is held.
 	obey func(probed map[overlay.Pair]int, results map[overlay.Pair]pathmtu.Result, now time.Time)
@@ -46,7 +47,7 @@ type followed struct {
 
 func newPaths(e *edge) paths {
 	return paths{
-		log: e.log, state: &e.state, faults: &e.faults, open: e.opts.OpenProbes, obey: e.reports.obey,
+		log: e.log, state: &e.state, faults: e.faults, open: e.opts.OpenProbes, obey: e.reports.obey,
 		probes: make(map[probeSource]followed), found: make(chan struct{}, 1),
 	}
 }
@@ -113,7 +114,7 @@ func (p *paths) probe(hostState host.State) map[overlay.Pair]int {
 			errs = append(errs, p.endProbes(source))
 		}
 	}
-	p.faults.report(probeMTUs, errors.Join(errs...))
+	p.faults.Report(probeMTUs, errors.Join(errs...))
 	for source, probes := range p.probes {
 		probes.Set(wanted[source])
 	}

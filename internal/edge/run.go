@@ -31,6 +31,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
@@ -174,9 +175,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, ns.close()) }()
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
-	e.faults.report(startConfiguration, passedOver)
+	e.faults.Report(startConfiguration, passedOver)
 	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
-		e.writer.Run(ctx, func(err error) { e.faults.report(writeTables, err) })
+		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
 	})
 	endAnnouncer, endLease := background.Start(ctx, e.egress.announceAddresses), background.Start(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
@@ -210,7 +211,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 		jobs: jobs{make(chan func()), make(chan struct{})},
 		ns:   ns,
 	}
-	e.faults.log = e.log
+	e.faults = fault.New(e.log)
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.egress = newEgress(e)
 	e.writer = e.egress.writer

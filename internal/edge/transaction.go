@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/revision"
@@ -123,7 +124,7 @@ type transactions struct {
 	opts   RunOptions
 	log    *slog.Logger
 	state  *state
-	faults *faults
+	faults *fault.Faults
 	jobs   jobs
 	reopen func(next overlay.Edge) error // the data path, when next needs other programs
 	apply  func()                        // the configuration that is wanted, as far as it can be
@@ -140,7 +141,7 @@ type transactions struct {
 // newTransactions has first be in force.
 func newTransactions(e *edge, first candidate, reopen func(overlay.Edge) error, apply func()) transactions {
 	return transactions{
-		opts: e.opts, log: e.log, state: &e.state, faults: &e.faults, jobs: e.jobs, reopen: reopen, apply: apply,
+		opts: e.opts, log: e.log, state: &e.state, faults: e.faults, jobs: e.jobs, reopen: reopen, apply: apply,
 		inForce: first.Revision, turn: make(turn, 1),
 	}
 }
@@ -199,7 +200,7 @@ func (t *transactions) reloaded(next candidate, err error) {
 	if err == nil {
 		err = t.transact(next, 0)
 	}
-	t.faults.report(reloadConfiguration, err)
+	t.faults.Report(reloadConfiguration, err)
 	if err == nil {
 		// Not before: who waits for this line finds the data path as the file has it.
 		t.log.Info("configuration reloaded", "segments", len(next.edge.Segments), "ports", len(next.edge.Ports))
@@ -235,10 +236,10 @@ func (t *transactions) transact(next candidate, confirm time.Duration) error {
 	}
 	t.noteVersion(next.edge)
 	if next.Path == t.opts.ConfigPath {
-		t.faults.report(startConfiguration, nil)
+		t.faults.Report(startConfiguration, nil)
 	}
-	t.faults.report(reloadConfiguration, nil)
-	t.faults.report(goBackByItself, nil)
+	t.faults.Report(reloadConfiguration, nil)
+	t.faults.Report(goBackByItself, nil)
 	t.keep(next.Revision, confirm > 0)
 	if confirm > 0 {
 		t.await(was, confirm)
@@ -260,7 +261,7 @@ func (t *transactions) noteVersion(c overlay.Edge) {
 
 // notApplied is why the last reconciliation wrote no tables.
 func (t *transactions) notApplied() error {
-	return cmp.Or(t.faults.of(observeHost), t.faults.of(applyTables))
+	return cmp.Or(t.faults.Of(observeHost), t.faults.Of(applyTables))
 }
 
 // leftOut is what of the tables in force could not be written.
@@ -281,7 +282,7 @@ func (t *transactions) take(next candidate) {
 // rollBack takes the previous configuration again, as the tables of another one could not be
 // applied.
 func (t *transactions) rollBack(was candidate) {
-	t.faults.report("open the data path for the previous configuration", t.reopen(was.edge))
+	t.faults.Report("open the data path for the previous configuration", t.reopen(was.edge))
 	t.take(was)
 }
 
@@ -293,12 +294,12 @@ func (t *transactions) keep(r revision.Revision, unconfirmed bool) {
 		if last, ok := keptLast(store, r); ok {
 			last.Source = r.Source
 			t.setInForce(last)
-			t.faults.report(keepRevisions, nil)
+			t.faults.Report(keepRevisions, nil)
 			return
 		}
 		r.ID, err = store.Add(r)
 	}
-	t.faults.report(keepRevisions, err)
+	t.faults.Report(keepRevisions, err)
 	t.setInForce(r)
 }
 
@@ -353,7 +354,7 @@ func (t *transactions) lapse(a *awaited) {
 		return
 	}
 	t.log.Warn("nobody confirmed the configuration, it goes back", "revision", a.id)
-	t.faults.report(goBackByItself, t.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
+	t.faults.Report(goBackByItself, t.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
 }
 
 // goBack ends the wait for a confirmation with the configuration before.
@@ -382,7 +383,7 @@ func (t *transactions) confirm() error {
 	if err == nil {
 		err = store.Confirm(a.id)
 	}
-	t.faults.report(keepRevisions, err)
+	t.faults.Report(keepRevisions, err)
 	t.log.Info("the configuration is confirmed", "revision", a.id)
 	if t.reloadConfirmed {
 		t.reloadConfirmed = false
