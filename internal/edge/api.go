@@ -53,7 +53,7 @@ func stateOf(e *edge) *apiserver.State {
 	dp := e.state.dp
 	return &apiserver.State{
 		Process: apiserver.Process{
-			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.inode,
+			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.Inode,
 		},
 		Config: e.state.config, Host: e.state.hostState,
 		Rules: apiserver.Rules{Firewall: e.state.ruled.policy, Shadows: e.state.ruled.shadows, Egress: e.state.ruled.egress},

@@ -19,6 +19,7 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
@@ -61,7 +62,7 @@ type edge struct {
 	problems  []problem.Problem // of the last reconciliation
 	faults    *fault.Faults
 
-	ns       namespace
+	ns       namespace.Namespace
 	offloads *schedule.Probes
 
 	egress     egress

@@ -39,13 +39,13 @@ type egress struct {
 func newEgress(e *edge) egress {
 	nat := natOf{&e.state}
 	replication := gateway.NewReplication(gateway.ReplicationOptions{
-		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.enter, Report: e.faults.Report,
+		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
 	})
 	role := gateway.NewRole(e.log, replication)
-	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: &e.watched, Enter: e.ns.enter})
+	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: &e.watched, Enter: e.ns.Enter})
 	uplinks := uplinksOf{w, &e.state, e.faults}
 	return egress{
-		log: e.log, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.enter, offerPrefixes: e.bgp.offerPrefixes,
+		log: e.log, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.Enter, offerPrefixes: e.bgp.offerPrefixes,
 		role: role, replication: replication, announcer: gateway.NewAnnouncer(role, uplinks),
 	}
 }

@@ -25,7 +25,7 @@ func (p probedEdge) SetOffloads() error {
 	return err
 }
 
-func (p probedEdge) Enter() error { return p.e.ns.enter() }
+func (p probedEdge) Enter() error { return p.e.ns.Enter() }
 
 // ensure makes the offloads be as wanted. It is done by the goroutine of Run.
 func (p probedEdge) ensure() error {

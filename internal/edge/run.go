@@ -33,6 +33,7 @@ import (
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 )
@@ -168,11 +169,11 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, h.Close()) }()
 	opts.OpenLiveness = withLinks(opts.OpenLiveness, h)
 
-	ns, err := openNamespace()
+	ns, err := namespace.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ns.close()) }()
+	defer func() { err = errors.Join(err, ns.Close()) }()
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
 	e.faults.Report(startConfiguration, passedOver)
@@ -203,7 +204,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 }
 
 // newEdge is an edge with nothing open but what it is given.
-func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
+func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *edge {
 	cfg := first.edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
