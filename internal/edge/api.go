@@ -56,7 +56,7 @@ func stateOf(e *edge) *apiserver.State {
 			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.Inode,
 		},
 		Config: e.state.config, Host: e.state.hostState,
-		Rules: apiserver.Rules{Firewall: e.state.ruled.policy, Shadows: e.state.ruled.shadows, Egress: e.state.ruled.egress},
+		Rules: apiserver.Rules{Firewall: e.state.policies.Firewall, Shadows: e.state.policies.Shadows, Egress: e.state.policies.Egress},
 		DataPath: apiserver.DataPath{
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
 			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,

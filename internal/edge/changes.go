@@ -164,7 +164,7 @@ func (c changes) difference(was, next candidate) (info api.ApplyInfo, err error)
 	info.Omitted = max(0, len(info.Changes)-api.MaxChanges)
 	info.Changes = info.Changes[:len(info.Changes)-info.Omitted]
 	info.Effects, err = read(&c.e.state, "connections", func() (api.ApplyEffects, error) {
-		return apiserver.Effects(stateOf(c.e), next.edge, next.rules.policy)
+		return apiserver.Effects(stateOf(c.e), next.edge, next.policies.Firewall)
 	})
 	info.Effects.Programs = !reflect.DeepEqual(dataPathConfig(was.edge, c.e.opts), dataPathConfig(next.edge, c.e.opts))
 	info.Effects.BGPResets = apiserver.BGPResets(was.edge.BGP, next.edge.BGP)

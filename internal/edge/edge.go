@@ -78,10 +78,10 @@ type edge struct {
 type state struct {
 	mu         sync.RWMutex
 	configured overlay.Edge
-	config     overlay.Edge // that, and what BGP told of other edges
-	ruled      ruled        // the policy of config
-	left       error        // what of the tables could not be written
-	dp         *DataPath    // nil when the edge stops
+	config     overlay.Edge  // that, and what BGP told of other edges
+	policies   plan.Policies // of config
+	left       error         // what of the tables could not be written
+	dp         *DataPath     // nil when the edge stops
 	hostState  host.State
 }
 
@@ -263,13 +263,13 @@ func (e *edge) reconcile() {
 
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
 func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
-	config, ruled, noLearning, keep := e.state.config, e.state.ruled, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
+	config, policies, noLearning, keep := e.state.config, e.state.policies, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
 	return e.writer.Plan(writer.Change{
 		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
 			tables, problems := plan.DesiredBy(s.Routing, config, hostState, s.Paths.PathPolicies)
 			tables.NoLearning, tables.Keep = noLearning, keep
-			tables.Firewall, tables.EgressRules = ruled.policy, ruled.egress
+			tables.Firewall, tables.EgressRules = policies.Firewall, policies.Egress
 			plan.Translate(&tables, config, hostState, s.Gateways.State)
 			s.Gateways.Lease(tables.Egress)
 			return tables, problems

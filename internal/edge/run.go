@@ -208,7 +208,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *
 	cfg := first.edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
+		started: time.Now(), state: state{configured: cfg, config: cfg, policies: first.policies},
 		jobs: jobs{make(chan func()), make(chan struct{})},
 		ns:   ns,
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/revision"
 )
@@ -28,8 +30,8 @@ const (
 
 // candidate is a configuration that has been read and compiled, and may come into force.
 type candidate struct {
-	edge  overlay.Edge
-	rules ruled
+	edge     overlay.Edge
+	policies plan.Policies
 	revision.Revision
 }
 
@@ -114,8 +116,8 @@ func (o RunOptions) unconfirmed(name string, source config.Source) error {
 
 // newCandidate compiles a configuration. Policies that are the same as was's need not be.
 func newCandidate(was candidate, next overlay.Edge, r revision.Revision) (candidate, error) {
-	rules, err := compile(was.edge, was.rules, next)
-	return candidate{next, rules, r}, err
+	policies, err := plan.CompilePolicies(was.edge, was.policies, next)
+	return candidate{next, policies, r}, err
 }
 
 // transactions bring configurations into force, each whole or not at all. But for reading and
@@ -150,7 +152,7 @@ func newTransactions(e *edge, first candidate, reopen func(overlay.Edge) error, 
 func (t *transactions) current() candidate {
 	t.state.mu.RLock()
 	defer t.state.mu.RUnlock()
-	return candidate{t.state.configured, t.state.ruled, t.inForce}
+	return candidate{t.state.configured, t.state.policies, t.inForce}
 }
 
 // sameName refuses the configuration of another edge.
@@ -274,7 +276,7 @@ func (t *transactions) leftOut() error {
 // take makes a configuration the one that is wanted, and has it applied.
 func (t *transactions) take(next candidate) {
 	t.state.mu.Lock()
-	t.state.configured, t.state.config, t.state.ruled, t.inForce = next.edge, next.edge, next.rules, next.Revision
+	t.state.configured, t.state.config, t.state.policies, t.inForce = next.edge, next.edge, next.policies, next.Revision
 	t.state.mu.Unlock()
 	t.apply()
 }
@@ -429,4 +431,17 @@ func (t *transactions) problems() (list []problem.Problem) {
 		list = append(list, problem.Note("the configuration in force is of %s: a restart takes %s again", t.inForce.Path, t.opts.ConfigPath))
 	}
 	return list
+}
+
+// manyRules take more memory to read and compile than the runtime should keep for itself.
+const manyRules = 10_000
+
+// freeMemory gives that memory back, when one of the configurations has that many.
+func freeMemory(configs ...overlay.Edge) {
+	for _, c := range configs {
+		if c.Firewall != nil && len(c.Firewall.Rules) >= manyRules {
+			debug.FreeOSMemory()
+			return
+		}
+	}
 }
