@@ -69,7 +69,7 @@ type bgpEvents struct{ p *peering }
 
 func (b bgpEvents) RemotesChanged()                { background.Notify(b.p.remotes) }
 func (b bgpEvents) Settled()                       { background.Notify(b.p.complete) }
-func (b bgpEvents) HostsMissed()                   { b.p.hostsMissed() }
+func (b bgpEvents) HostsMissed()                   { b.p.HostsMissed() }
 func (b bgpEvents) Problem(what string, err error) { b.p.faults.Report(what, err) }
 
 // follow has the edge speak BGP if the configuration asks for that. It is called when

@@ -66,6 +66,9 @@ func (b bgpHosts) Solicit(list []bgp.Solicitation) error {
 	return errors.Join(errs...)
 }
 
+// lookShare is the least time between looks because of lost events, in the processor time of the last.
+const lookShare = 10
+
 // askSome are asked before others may change tables again.
 const askSome = 32
 
@@ -85,7 +88,7 @@ func (p *peering) lookHosts() {
 	}
 	begin := time.Now()
 	took, err := alarm.Timed(func() error { return b.Look(p.state.config.FDB.Ageing) })
-	p.nextLook = begin.Add(announceShare * took)
+	p.nextLook = begin.Add(lookShare * took)
 	p.faults.Report("read the hosts at ports", err)
 }
 
@@ -109,11 +112,11 @@ func (p *peering) lookPorts(hostState host.State) {
 	}
 }
 
-// hostsMissed has hosts looked for. It waits for nobody.
-func (p *peering) hostsMissed() { background.Notify(p.missed) }
+// HostsMissed has hosts looked for. It waits for nobody.
+func (p *peering) HostsMissed() { background.Notify(p.missed) }
 
-// hostsCame takes news of hosts at ports.
-func (p *peering) hostsCame(list []bgp.Host) {
+// HostsCame takes news of hosts at ports.
+func (p *peering) HostsCame(list []bgp.Host) {
 	if b := p.process.Load(); b != nil {
 		b.HostsCame(list)
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/hostevent"
+	"github.com/selvage/selvage/internal/loop"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
@@ -67,8 +69,8 @@ type edge struct {
 
 	egress     egress
 	bgp        peering
-	hostEvents hostEvents
-	loops      loops
+	hostEvents *hostevent.Follower
+	loops      *loop.Guard
 
 	transactions transactions
 	jobs         jobs
@@ -112,7 +114,7 @@ func (e *edge) start(ctx context.Context) error {
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
-	e.hostEvents.follow()
+	e.hostEvents.Follow(dp.HostEvents)
 	e.bgp.follow()
 	freeMemory(e.state.config)
 	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
@@ -217,9 +219,9 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 const tickEvery = 50 * time.Millisecond
 
 func (e *edge) tick() {
-	e.hostEvents.announceMoves()
+	e.hostEvents.AnnounceMoves(e.state.configured.Segments)
 	e.reports.follow()
-	e.loops.follow()
+	e.loops.Tick()
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
 
@@ -306,10 +308,10 @@ func (e *edge) succeed() {
 	if e.successor.dp == nil {
 		return
 	}
-	e.hostEvents.unfollow()
+	e.hostEvents.Unfollow()
 	err := e.state.dp.Owner.Close()
 	e.state.dp, e.successor.dp = e.successor.dp, nil
-	e.hostEvents.follow()
+	e.hostEvents.Follow(e.state.dp.HostEvents)
 	e.faults.Report(closeDataPath, err)
 	e.faults.Report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
 }
@@ -382,7 +384,7 @@ func (e *edge) reopen(next overlay.Edge) error {
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
-	e.hostEvents.unfollow()
+	e.hostEvents.Unfollow()
 	unspoken := e.bgp.end(!remove) // first, so that the others send no more
 	e.state.mu.Lock()
 	dp := e.state.dp
@@ -412,7 +414,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.problems())
 	return append(problems, e.faults.Problems(faultSeverity)...)
 }
 

@@ -33,6 +33,8 @@ import (
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/hostevent"
+	"github.com/selvage/selvage/internal/loop"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
@@ -182,7 +184,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	})
 	endAnnouncer, endLease := background.Start(ctx, e.egress.announceAddresses), background.Start(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
-		e.hostEvents.unfollow()
+		e.hostEvents.Unfollow()
 		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.egress.replication.Close())
 		endAnnouncer()
 		endLease()
@@ -224,8 +226,8 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *
 	e.reports = newReports(e)
 	e.paths = newPaths(e)
 	e.natWatch = newNATWatch(e)
-	e.loops = newLoops(e)
-	e.hostEvents = newHostEvents(e)
+	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: e.log, Report: e.faults.Report})
+	e.hostEvents = hostevent.New(hostevent.Options{Listener: &e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
 }
