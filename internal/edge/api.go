@@ -90,7 +90,7 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 	}
 	paths := p.e.writer.InForce().Paths
 	r = apiserver.PathReadings{
-		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.watched.Results(),
+		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.liveness.Results(),
 		MTUStates: make(map[overlay.Pair]string), Reported: make(map[overlay.Pair]int),
 	}
 	for _, path := range paths.PathPolicies.Paths {
@@ -111,7 +111,7 @@ func (s served) bgp() *apiserver.BGP {
 	if b == nil {
 		return nil
 	}
-	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.watched.neighbourLives}
+	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.liveness.Neighbours}
 }
 
 // drained gives the work of an edge as a gateway away.

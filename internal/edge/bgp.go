@@ -59,7 +59,7 @@ type peering struct {
 func newPeering(e *edge) peering {
 	return peering{
 		log: e.log, state: &e.state, faults: e.faults, writer: e.writer, role: e.egress.role, linger: e.opts.Linger, open: e.opts.OpenSpeaker,
-		enter: e.ns.Enter, failed: e.watched.failed,
+		enter: e.ns.Enter, failed: e.liveness.Failed,
 		remotes: make(chan struct{}, 1), missed: make(chan struct{}, 1), complete: make(chan struct{}, 1),
 	}
 }

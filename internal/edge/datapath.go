@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
@@ -209,26 +208,13 @@ type PathProbes interface {
 	Close() error
 }
 
-// Liveness watches over the life of paths. Set must be called in the network
-// namespace of the underlay.
-type Liveness interface {
-	// Set says which paths there are.
-	Set(peers []bfd.Peer) error
-	// SetService says what this edge does for others, which all remotes are told.
-	SetService(service bfd.Service)
-	Results() map[overlay.Pair]bfd.Result
-	Changed() <-chan struct{}
-	// Leave tells the remotes that the paths are no longer used.
-	Leave(ctx context.Context) error
-	// Close ends without a word. A second one does nothing.
-	Close() error
-}
-
 // Host is the operating system as the edge sees it.
 type Host interface {
 	Observe(want host.Want) (host.State, error)
 	Ensure(want host.Desired) error
 	Changed() <-chan struct{}
+	// LinksLost receives the indexes of links that were lost, before Changed and before anything is observed.
+	LinksLost() <-chan int
 	Close() error
 }
 
@@ -275,14 +261,6 @@ func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, 
 		return nil, err
 	}
 	return pathProbes{pathmtu.NewMonitor(prober, log), prober}, nil
-}
-
-func openLiveness(log *slog.Logger) (Liveness, error) {
-	m, err := bfd.NewMonitor(log)
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
 }
 
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.

@@ -20,6 +20,7 @@ import (
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/hostevent"
+	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/loop"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/offload/schedule"
@@ -58,7 +59,7 @@ type edge struct {
 	paths     paths
 	reports   reports
 	writer    *writer.Writer
-	watched   watched
+	liveness  *liveness.Watch
 	alarms    alarms
 	natWatch  natWatch
 	problems  []problem.Problem // of the last reconciliation
@@ -255,7 +256,7 @@ func (e *edge) reconcile() {
 	if err == nil {
 		e.release(hostState)
 	}
-	e.watched.watchOver(hostState)
+	e.liveness.Follow(e.state.config, e.writer.InForce().Paths.PathPolicies, hostState.Routes)
 	alarm.LogChanges(e.log, was, now)
 	if err == nil {
 		e.bgp.applied(max(time.Since(begin), time.Nanosecond))
@@ -400,11 +401,11 @@ func (e *edge) stop(remove bool) error {
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
-		return errors.Join(unspoken, e.egress.replication.Close(), e.watched.close(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.egress.replication.Close(), e.liveness.Close(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.writer.Stand()
-	left := e.watched.close(true) // first, so that the remotes send no more while it ends
+	left := e.liveness.Close(true) // first, so that the remotes send no more while it ends
 	err := errors.Join(unspoken, left, e.egress.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)

@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 	"github.com/selvage/selvage/internal/writer"
@@ -22,6 +23,7 @@ func self(e overlay.Edge) netip.Addr { return gateway.Self(e) }
 // egress is what an edge does as a gateway.
 type egress struct {
 	log           *slog.Logger
+	liveness      *liveness.Watch
 	faults        *fault.Faults
 	writer        *writer.Writer
 	nat           natOf
@@ -42,10 +44,17 @@ func newEgress(e *edge) egress {
 		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
 	})
 	role := gateway.NewRole(e.log, replication)
-	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: &e.watched, Enter: e.ns.Enter})
+	live := liveness.New(liveness.Options{
+		Open: e.opts.OpenLiveness, Gateway: role, Log: e.log, Report: e.faults.Report,
+		Changed: func() {
+			e.egress.steerAndSave()
+			e.bgp.failNeighbours()
+		},
+	})
+	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: live, Enter: e.ns.Enter})
 	uplinks := uplinksOf{w, &e.state, e.faults}
 	return egress{
-		log: e.log, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.Enter, offerPrefixes: e.bgp.offerPrefixes,
+		log: e.log, liveness: live, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.Enter, offerPrefixes: e.bgp.offerPrefixes,
 		role: role, replication: replication, announcer: gateway.NewAnnouncer(role, uplinks),
 	}
 }

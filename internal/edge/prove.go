@@ -20,7 +20,7 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 		if err != nil {
 			return f, err
 		}
-		lives := p.e.watched.Results()
+		lives := p.e.liveness.Results()
 		for _, path := range p.e.writer.InForce().Paths.PathPolicies.Paths {
 			f.Paths = append(f.Paths, proof.Path{
 				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.state(path.Endpoints()),

@@ -34,6 +34,7 @@ import (
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/hostevent"
+	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/loop"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
@@ -79,7 +80,7 @@ type RunOptions struct {
 	OpenDataPath func(datapath.Config) (*DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
-	OpenLiveness func(log *slog.Logger) (Liveness, error)
+	OpenLiveness func(log *slog.Logger) (liveness.Monitor, error)
 
 	OpenReplication func(o replica.Options) (gateway.Replicator, error)
 	OpenSpeaker     func(ctx context.Context, o speaker.Options) (bgp.Speaker, error)
@@ -114,7 +115,7 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.OpenProbes = openPathProbes
 	}
 	if o.OpenLiveness == nil {
-		o.OpenLiveness = openLiveness
+		o.OpenLiveness = liveness.OpenMonitor
 	}
 	if o.OpenReplication == nil {
 		o.OpenReplication = openReplication
@@ -169,7 +170,6 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return fmt.Errorf("watch the host: %w", err)
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	opts.OpenLiveness = withLinks(opts.OpenLiveness, h)
 
 	ns, err := namespace.Open()
 	if err != nil {
@@ -182,10 +182,12 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
 		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
 	})
+	endLinks := background.OnEach(h.LinksLost(), e.liveness.LinkLost)
 	endAnnouncer, endLease := background.Start(ctx, e.egress.announceAddresses), background.Start(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
+		endLinks()
 		e.hostEvents.Unfollow()
-		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.egress.replication.Close())
+		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.liveness.Close(false), e.egress.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -217,11 +219,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *
 	e.faults = fault.New(e.log)
 	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
 	e.egress = newEgress(e)
-	e.writer = e.egress.writer
-	e.watched = newWatched(e, func() {
-		e.egress.steerAndSave()
-		e.bgp.failNeighbours()
-	})
+	e.liveness, e.writer = e.egress.liveness, e.egress.writer
 	e.bgp = newPeering(e)
 	e.reports = newReports(e)
 	e.paths = newPaths(e)
