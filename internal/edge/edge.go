@@ -231,6 +231,7 @@ func (e *edge) tick() {
 func (e *edge) reconcile() {
 	begin := time.Now()
 	e.bgp.merge()
+	losses := e.writer.Losses()
 	hostState, err := e.host.Observe(plan.Want(e.state.config))
 	if err == nil && e.ensure(hostState) {
 		hostState, err = e.host.Observe(plan.Want(e.state.config))
@@ -239,7 +240,7 @@ func (e *edge) reconcile() {
 	if err != nil {
 		return
 	}
-	planned, err := e.planTables(hostState, e.paths.probe(hostState))
+	planned, err := e.planTables(writer.Snapshot{Edge: e.state.config, HostState: hostState, Probed: e.paths.probe(hostState), Losses: losses})
 	if err != nil {
 		e.faults.Report(applyTables, err)
 		return
@@ -264,11 +265,20 @@ func (e *edge) reconcile() {
 	}
 }
 
+// linkLost has flows leave a link at once, whether or not paths are watched, and ends the sessions by it.
+func (e *edge) linkLost(ifindex int) {
+	if e.writer.LinkLost(ifindex) {
+		e.egress.steerAndSave()
+	}
+	e.liveness.LinkLost(ifindex)
+}
+
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
-func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
-	config, policies, noLearning, keep := e.state.config, e.state.policies, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
+func (e *edge) planTables(from writer.Snapshot) (*writer.Planned, error) {
+	config, hostState := from.Edge, from.HostState
+	policies, noLearning, keep := e.state.policies, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
 	return e.writer.Plan(writer.Change{
-		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
+		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: from,
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
 			tables, problems := plan.DesiredBy(s.Routing, config, hostState, s.Paths.PathPolicies)
 			tables.NoLearning, tables.Keep = noLearning, keep

@@ -3,6 +3,7 @@ package edge
 import (
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/selvage/selvage/internal/bfd"
@@ -39,7 +40,46 @@ func TestLostLinkIsLeft(t *testing.T) {
 	if n := w.called("observe"); n != observed {
 		t.Errorf("the host was looked at %d times", n-observed)
 	}
-	if !w.problem(c, via1.String(), "its link was lost") {
+	if !w.problem(c, via1.String(), "interface eth1 is down") {
 		t.Error("no problem says so")
 	}
+	w.within("its session has ended, too", func() bool { return w.called("steer") == 2 })
+}
+
+// So they do where no path is watched. Tables that rest on a host of before the loss leave them where they are; those
+// of a host on which the link is back have them return.
+func TestLostLinkIsLeftUnwatched(t *testing.T) {
+	w := newECMPWorld(t)
+	w.config.Underlay.Liveness = nil
+	c, _ := w.run()
+	around := func() bool {
+		paths, down := w.used()
+		return slices.Equal(paths, []overlay.Pair{via0}) && slices.Equal(down, []overlay.Pair{via1})
+	}
+	observing := make(chan struct{})
+	observed := sync.OnceFunc(func() { close(observing) })
+	t.Cleanup(observed)
+	before := w.called("observe")
+	w.set(func() { w.stuck = map[string]chan struct{}{"observe": observing} })
+	w.within("the host is being observed", func() bool { return w.called("observe") > before })
+	applied := w.called("apply")
+	w.linksLost <- 3 // a port's
+	w.linksLost <- 4
+	w.within("it is steered around the lost link", around)
+	if n := w.called("steer"); n != 1 || w.called("apply") != applied {
+		t.Errorf("steered %d times, tables were applied %d times meanwhile", n, w.called("apply")-applied)
+	}
+	if !w.problem(c, via1.String(), "interface eth1 is down") {
+		t.Error("no problem says so")
+	}
+	observed()
+	w.within("tables are applied", func() bool { return w.called("apply") > applied })
+	if fetched(t, c.Status); !around() {
+		t.Error("tables of a host that was observed before brought the link back")
+	}
+	w.set(func() {})
+	w.within("the link is used again", func() bool {
+		paths, down := w.used()
+		return len(paths) == 2 && len(down) == 0
+	})
 }

@@ -182,7 +182,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
 		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
 	})
-	endLinks := background.OnEach(h.LinksLost(), e.liveness.LinkLost)
+	endLinks := background.OnEach(h.LinksLost(), e.linkLost)
 	endAnnouncer, endLease := background.Start(ctx, e.egress.announceAddresses), background.Start(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
 	defer func() {
 		endLinks()
