@@ -84,7 +84,7 @@ func (p servedPaths) Routes() []plan.Table { return p.e.writer.Routes() }
 
 // Read implements apiserver.Paths.
 func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
-	known, err := p.e.reports.read()
+	known, err := p.e.mtus.Read(p.e.state.dp.Paths)
 	if err != nil {
 		return r, err
 	}
@@ -94,13 +94,13 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 		MTUStates: make(map[overlay.Pair]string), Reported: make(map[overlay.Pair]int),
 	}
 	for _, path := range paths.PathPolicies.Paths {
-		r.MTUStates[path.Endpoints()] = known.state(path.Endpoints())
+		r.MTUStates[path.Endpoints()] = known.State(path.Endpoints())
 	}
-	for pair, reported := range known.reported {
+	for pair, reported := range known.Reported {
 		r.Reported[pair] = reported.MTU
 	}
-	for _, outcome := range reportOutcomes {
-		r.Outcomes = append(r.Outcomes, apiserver.Outcome{Name: outcome, Times: known.outcomes[outcome]})
+	for _, outcome := range known.Outcomes() {
+		r.Outcomes = append(r.Outcomes, apiserver.Outcome(outcome))
 	}
 	return r, nil
 }

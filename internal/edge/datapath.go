@@ -14,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
 	"github.com/selvage/selvage/internal/rib"
@@ -198,16 +199,6 @@ type (
 	}
 )
 
-// PathProbes find the path MTU from one TEP to each remote, by one interface or by the routing table.
-type PathProbes interface {
-	// Set says which remotes there are, and the most that each can have.
-	Set(ceilings map[netip.Addr]int)
-	Results() map[netip.Addr]pathmtu.Result
-	Changed() <-chan struct{}
-	Recheck(remote netip.Addr, reported int)
-	Close() error
-}
-
 // Host is the operating system as the edge sees it.
 type Host interface {
 	Observe(want host.Want) (host.State, error)
@@ -255,7 +246,7 @@ func (p pathProbes) Close() error {
 }
 
 // openPathProbes must run in the network namespace of the underlay.
-func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error) {
+func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error) {
 	prober, err := pathmtu.OpenBy(tep, ifindex)
 	if err != nil {
 		return nil, err

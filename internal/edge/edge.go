@@ -25,6 +25,7 @@ import (
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/rib"
@@ -56,8 +57,7 @@ type edge struct {
 
 	successor successor // of dp
 	adopted   bool
-	paths     paths
-	reports   reports
+	mtus      *discovery.Discovery
 	writer    *writer.Writer
 	liveness  *liveness.Watch
 	alarms    alarms
@@ -199,14 +199,16 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			if e.bgp.sweep() {
 				e.reconcile()
 			}
-		case <-e.paths.found:
+		case <-e.mtus.Found():
 			e.reconcile()
 		case <-tick.C:
 			e.tick()
 		case <-age.C:
 			e.age()
 			e.bgp.lookHosts()
-			e.reports.expire()
+			if e.mtus.Expire() {
+				e.reconcile()
+			}
 		case job := <-e.jobs.todo:
 			job()
 		case <-hangup:
@@ -221,7 +223,9 @@ const tickEvery = 50 * time.Millisecond
 
 func (e *edge) tick() {
 	e.hostEvents.AnnounceMoves(e.state.configured.Segments)
-	e.reports.follow()
+	if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
+		e.reconcile()
+	}
 	e.loops.Tick()
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
@@ -240,7 +244,7 @@ func (e *edge) reconcile() {
 	if err != nil {
 		return
 	}
-	planned, err := e.planTables(writer.Snapshot{Edge: e.state.config, HostState: hostState, Probed: e.paths.probe(hostState), Losses: losses})
+	planned, err := e.planTables(writer.Snapshot{Edge: e.state.config, HostState: hostState, Probed: e.mtus.Probe(e.state.config, hostState), Losses: losses})
 	if err != nil {
 		e.faults.Report(applyTables, err)
 		return
@@ -310,7 +314,7 @@ func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	if err != nil {
 		e.problems = append(e.problems, problem.Error("tables are in force, but for parts: %v", err))
 	}
-	e.paths.probed = p.Probed
+	e.mtus.SetApplied(p.Probed)
 	return applied.Came, nil
 }
 
@@ -431,9 +435,6 @@ func (e *edge) allProblems() []problem.Problem {
 
 // Faults that other files name too, or that are minor.
 const (
-	probeMTUs        = "probe path MTUs"
-	readReports      = "read the path MTUs that ICMP messages reported"
-	decideReport     = "end a report of a path MTU"
 	rememberGateways = "save the states of gateways"
 	replicateProblem = "replicate sessions"
 	announceProblem  = "announce egress addresses"
@@ -445,12 +446,12 @@ const (
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	probeMTUs, readReports, decideReport, rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
+	rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
 	closeDataPath, keepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || schedule.IsMinor(what) {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || schedule.IsMinor(what) {
 		return problem.SeverityWarning
 	}
 	return problem.SeverityError

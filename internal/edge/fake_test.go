@@ -28,6 +28,7 @@ import (
 	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -135,7 +136,7 @@ func newWorld(t *testing.T) *world {
 		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
 		RemoveAtExit: true, Resync: time.Hour, Hangup: w.hangups, Load: w.load, Parse: w.parse, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
-		OpenProbes: func(tep netip.Addr, _ int, _ *slog.Logger) (PathProbes, error) {
+		OpenProbes: func(tep netip.Addr, _ int, _ *slog.Logger) (discovery.Probes, error) {
 			return fakeProbes{w, tep}, w.call("probe from " + tep.String())
 		},
 		OpenLiveness: func(*slog.Logger) (liveness.Monitor, error) { return fakeLiveness{w}, w.call("watch") },

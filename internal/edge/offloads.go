@@ -1,8 +1,6 @@
 package edge
 
 import (
-	"maps"
-
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/plan"
 )
@@ -17,7 +15,7 @@ type probedEdge struct{ e *edge }
 func (p probedEdge) Snapshot() schedule.Snapshot {
 	p.e.state.mu.RLock()
 	defer p.e.state.mu.RUnlock()
-	return schedule.Snapshot{Config: p.e.state.config, Host: p.e.state.hostState, MTUs: maps.Clone(p.e.paths.probed)}
+	return schedule.Snapshot{Config: p.e.state.config, Host: p.e.state.hostState, MTUs: p.e.mtus.Applied()}
 }
 
 func (p probedEdge) SetOffloads() error {

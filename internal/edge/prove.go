@@ -16,14 +16,14 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 	}
 	return read(&p.e.state, "proof", func() (proof.Facts, error) {
 		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, self(p.e.state.config), p.e.writer.Routes()
-		known, err := p.e.reports.read()
+		known, err := p.e.mtus.Read(p.e.state.dp.Paths)
 		if err != nil {
 			return f, err
 		}
 		lives := p.e.liveness.Results()
 		for _, path := range p.e.writer.InForce().Paths.PathPolicies.Paths {
 			f.Paths = append(f.Paths, proof.Path{
-				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.state(path.Endpoints()),
+				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.State(path.Endpoints()),
 			})
 		}
 		if f.Neighbours, err = p.e.state.dp.Hosts.Neighbours(); err != nil {

@@ -38,6 +38,7 @@ import (
 	"github.com/selvage/selvage/internal/loop"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/replica"
 )
 
@@ -79,7 +80,7 @@ type RunOptions struct {
 	Parse        func(config.Source) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (*DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
-	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
+	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error)
 	OpenLiveness func(log *slog.Logger) (liveness.Monitor, error)
 
 	OpenReplication func(o replica.Options) (gateway.Replicator, error)
@@ -187,7 +188,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() {
 		endLinks()
 		e.hostEvents.Unfollow()
-		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.liveness.Close(false), e.egress.replication.Close())
+		err = errors.Join(err, e.bgp.end(true), e.mtus.Close(), e.liveness.Close(false), e.egress.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -221,8 +222,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *
 	e.egress = newEgress(e)
 	e.liveness, e.writer = e.egress.liveness, e.egress.writer
 	e.bgp = newPeering(e)
-	e.reports = newReports(e)
-	e.paths = newPaths(e)
+	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: e.log, Report: e.faults.Report})
 	e.natWatch = newNATWatch(e)
 	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: e.log, Report: e.faults.Report})
 	e.hostEvents = hostevent.New(hostevent.Options{Listener: &e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})

@@ -7,6 +7,7 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/liveness"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestSeverityOfFaults(t *testing.T) {
 	for what, want := range map[string]problem.Severity{
 		applyTables: problem.SeverityError, changeHost: problem.SeverityError, bgp.ProblemRun: problem.SeverityError, liveness.WatchRemotes: problem.SeverityError,
-		"anything else": problem.SeverityError, alarm.WatchFlowCache: problem.SeverityWarning, probeMTUs: problem.SeverityWarning,
+		"anything else": problem.SeverityError, alarm.WatchFlowCache: problem.SeverityWarning, discovery.ProbeMTUs: problem.SeverityWarning,
 	} {
 		if got := faultSeverity(what); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
