@@ -50,7 +50,7 @@ func (s served) ReadInLoop(what string, do func(*apiserver.State) error) error {
 
 // stateOf is an edge as of now. Its mu is held.
 func stateOf(e *edge) *apiserver.State {
-	dp := e.state.dp
+	dp, nat := e.state.dp, e.alarms.nat.Last()
 	return &apiserver.State{
 		Process: apiserver.Process{
 			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.Inode,
@@ -67,7 +67,7 @@ func stateOf(e *edge) *apiserver.State {
 			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),
 		},
 		NAT: apiserver.NAT{
-			GCStats: e.natWatch.guard.gcStats, SweptAt: e.natWatch.guard.sweptAt, Fullest: e.natWatch.guard.pressures, Problems: e.natWatch.guard.Problems,
+			GCStats: nat.GCStats, SweptAt: nat.SweptAt, Fullest: nat.Fullest, Problems: nat.Problems,
 		},
 		Gateways: e.egress.role, Replication: e.egress.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
 	}

@@ -61,7 +61,6 @@ type edge struct {
 	writer    *writer.Writer
 	liveness  *liveness.Watch
 	alarms    alarms
-	natWatch  natWatch
 	problems  []problem.Problem // of the last reconciliation
 	faults    *fault.Faults
 
@@ -429,7 +428,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.problems())
 	return append(problems, e.faults.Problems(faultSeverity)...)
 }
 

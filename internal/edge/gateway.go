@@ -26,7 +26,7 @@ type egress struct {
 	liveness      *liveness.Watch
 	faults        *fault.Faults
 	writer        *writer.Writer
-	nat           natOf
+	nat           sessionsOf
 	uplinks       uplinksOf
 	enter         func() error // the network namespace of the edge
 	offerPrefixes func()       // to neighbours, when addresses moved
@@ -39,7 +39,7 @@ type egress struct {
 
 // newEgress makes it, with the writer that goes by its role, before anything can ask for them.
 func newEgress(e *edge) egress {
-	nat := natOf{&e.state}
+	nat := sessionsOf{&e.state}
 	replication := gateway.NewReplication(gateway.ReplicationOptions{
 		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
 	})
@@ -67,10 +67,10 @@ func openReplication(o replica.Options) (gateway.Replicator, error) {
 	return r, nil
 }
 
-// natOf lends the sessions of an edge to its gateway.
-type natOf struct{ state *state }
+// sessionsOf lends the sessions of an edge to its gateway.
+type sessionsOf struct{ state *state }
 
-func (n natOf) WithSessions(do func(overlay.Edge, gateway.Sessions) error) error {
+func (n sessionsOf) WithSessions(do func(overlay.Edge, gateway.Sessions) error) error {
 	_, err := read(n.state, "NAT sessions", func() (struct{}, error) {
 		return struct{}{}, do(n.state.config, lent{n.state.dp.NAT, n.state.dp.Replicas})
 	})
@@ -83,7 +83,7 @@ type lent struct {
 	Replicas
 }
 
-func (n natOf) Events() (map[string]uint64, error) {
+func (n sessionsOf) Events() (map[string]uint64, error) {
 	return read(n.state, "events", func() (map[string]uint64, error) { return n.state.dp.Drops.Events() })
 }
 

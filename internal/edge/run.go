@@ -93,7 +93,7 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.Logger = slog.Default()
 	}
 	o.Resync, o.Sweep = cmp.Or(o.Resync, defaultResync), cmp.Or(o.Sweep, alarm.SweepLeast)
-	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, natSweep), cmp.Or(o.Linger, evpn.Linger)
+	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, alarm.NATSweepLeast), cmp.Or(o.Linger, evpn.Linger)
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
 	}
@@ -223,7 +223,6 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *
 	e.liveness, e.writer = e.egress.liveness, e.egress.writer
 	e.bgp = newPeering(e)
 	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: e.log, Report: e.faults.Report})
-	e.natWatch = newNATWatch(e)
 	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: e.log, Report: e.faults.Report})
 	e.hostEvents = hostevent.New(hostevent.Options{Listener: &e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
@@ -234,7 +233,7 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.egress.watch, e.natWatch.run, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.egress.watch, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
 	} {
 		ends = append(ends, background.Start(ctx, watch))
 	}
