@@ -26,7 +26,7 @@ func read[T any](s *state, what string, f func() (T, error)) (document T, err er
 
 // handler serves the API.
 func handler(e *edge) http.Handler {
-	s, c := served{e}, changes{e}
+	s, c := served{e}, e.transactions.Changes()
 	return apiserver.New(apiserver.Options{
 		Edge: s, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
 		BGP: s.bgp,

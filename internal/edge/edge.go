@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/rib"
+	"github.com/selvage/selvage/internal/transaction"
 	"github.com/selvage/selvage/internal/writer"
 )
 
@@ -72,7 +72,7 @@ type edge struct {
 	hostEvents *hostevent.Follower
 	loops      *loop.Guard
 
-	transactions transactions
+	transactions *transaction.Transactions
 	jobs         jobs
 }
 
@@ -116,7 +116,7 @@ func (e *edge) start(ctx context.Context) error {
 	e.reconcile()
 	e.hostEvents.Follow(dp.HostEvents)
 	e.bgp.follow()
-	freeMemory(e.state.config)
+	transaction.FreeMemory(e.state.config)
 	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.state.config.Segments), "ports", len(e.state.config.Ports))
 	return nil
@@ -148,23 +148,28 @@ func unresolved(e overlay.Edge, v host.State) bool {
 	})
 }
 
-var errStopping = errors.New("the edge is stopping")
+// Do implements transaction.Loop.
+func (j jobs) Do(f func()) error {
+	done := make(chan struct{})
+	select {
+	case j.todo <- func() { defer close(done); f() }:
+		<-done
+		return nil
+	case <-j.ended:
+		return transaction.ErrStopping
+	}
+}
+
+// Ended implements transaction.Loop.
+func (j jobs) Ended() <-chan struct{} { return j.ended }
 
 // inLoop has f done by the goroutine of Run, in its network namespace and while
 // nothing changes.
 func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
-	done := make(chan struct{})
-	job := func() {
-		defer close(done)
-		result, err = f()
+	if ended := j.Do(func() { result, err = f() }); ended != nil {
+		return result, ended
 	}
-	select {
-	case j.todo <- job:
-		<-done
-		return result, err
-	case <-j.ended:
-		return result, errStopping
-	}
+	return result, err
 }
 
 // loop reconciles, ages and reloads until ctx ends. An error means that the
@@ -211,7 +216,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case job := <-e.jobs.todo:
 			job()
 		case <-hangup:
-			e.transactions.reload()
+			e.transactions.Reload()
 		}
 	}
 }
@@ -370,31 +375,6 @@ func (e *edge) age() {
 	}
 }
 
-// applyConfig makes host, data path and BGP what the configuration that is wanted asks for.
-func (e *edge) applyConfig() {
-	e.bgp.configure()
-	e.reconcile()
-	e.bgp.follow()
-}
-
-// reopen loads the programs anew when next needs that, beside those that are in force: they are steered
-// meanwhile, and replaced by the next tables. After an error they stay.
-func (e *edge) reopen(next overlay.Edge) error {
-	was, will := e.successor.cfg, dataPathConfig(next, e.opts)
-	if reflect.DeepEqual(was, will) {
-		return nil
-	}
-	if err := e.successor.open(e.opts.OpenDataPath, will, e.state.dp); err != nil {
-		err = fmt.Errorf("open the data path: %w", err)
-		// Pins may be those of the one that failed.
-		if again := e.successor.open(e.opts.OpenDataPath, was, e.state.dp); again != nil {
-			err = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
-		}
-		return err
-	}
-	return nil
-}
-
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
@@ -428,7 +408,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.problems())
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
 	return append(problems, e.faults.Problems(faultSeverity)...)
 }
 
@@ -446,7 +426,7 @@ const (
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
 	rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
-	closeDataPath, keepRevisions,
+	closeDataPath, transaction.KeepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {

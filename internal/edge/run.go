@@ -40,6 +40,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/replica"
+	"github.com/selvage/selvage/internal/transaction"
 )
 
 // defaultResync is how often everything is compared again without an event.
@@ -127,6 +128,11 @@ func (o RunOptions) withDefaults() RunOptions {
 	return o
 }
 
+// transactions are the options of those.
+func (o RunOptions) transactions() transaction.Options {
+	return transaction.Options{Path: o.ConfigPath, StateDir: o.StateDir, Load: o.Load, Parse: o.Parse}
+}
+
 // hangups are Hangup, or SIGHUPs until ignore is called.
 func (o RunOptions) hangups() (hangups <-chan os.Signal, ignore func()) {
 	if o.Hangup != nil {
@@ -149,11 +155,11 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	hangup, ignore := opts.hangups()
 	defer ignore()
 
-	first, passedOver, err := opts.loadFirst()
+	first, passedOver, err := transaction.First(opts.transactions())
 	if err != nil {
 		return err
 	}
-	cfg := first.edge
+	cfg := first.Edge
 	lock, err := acquire(opts.RuntimeDir, cfg.Name)
 	if err != nil {
 		return err
@@ -179,7 +185,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() { err = errors.Join(err, ns.Close()) }()
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
-	e.faults.Report(startConfiguration, passedOver)
+	e.faults.Report(transaction.StartConfiguration, passedOver)
 	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
 		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
 	})
@@ -196,10 +202,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	if err := e.start(ctx); err != nil {
 		return err
 	}
-	if first.When.IsZero() {
-		first.When, first.By = e.started, "edge"
-		e.transactions.keep(first.Revision, false)
-	}
+	e.transactions.KeepFirst(e.started)
 	gate.Open(handler(e))
 	end := e.follow(ctx)
 	broken := e.loop(ctx, hangup, srv.Failed())
@@ -209,16 +212,18 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 }
 
 // newEdge is an edge with nothing open but what it is given.
-func newEdge(opts RunOptions, first candidate, h Host, ns namespace.Namespace) *edge {
-	cfg := first.edge
+func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.Namespace) *edge {
+	cfg := first.Edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), state: state{configured: cfg, config: cfg, policies: first.policies},
+		started: time.Now(), state: state{configured: cfg, config: cfg, policies: first.Policies},
 		jobs: jobs{make(chan func()), make(chan struct{})},
 		ns:   ns,
 	}
 	e.faults = fault.New(e.log)
-	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
+	o := opts.transactions()
+	o.Log, o.Report = e.log, e.faults.Report
+	e.transactions = transaction.New(o, configured{e}, e.jobs, first)
 	e.egress = newEgress(e)
 	e.liveness, e.writer = e.egress.liveness, e.egress.writer
 	e.bgp = newPeering(e)

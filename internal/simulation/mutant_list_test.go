@@ -40,10 +40,10 @@ var mutants = []mutant{
 		"Down: cmp.Or(f.Dead[pair], f.Dead[pair.Endpoints()]),", "Down: cmp.Or(\"\", \"\"),"},
 	{"an interface that goes leaves its port", "internal/edge/edge.go",
 		"		case <-e.host.Changed():\n			e.reconcile()\n", "		case <-e.host.Changed():\n"},
-	{"a change that fails is not rolled back", "internal/edge/transaction.go",
+	{"a change that fails is not rolled back", "internal/transaction/transaction.go",
 		"		t.rollBack(was)\n", ""},
-	{"nobody confirms, and it stays", "internal/edge/transaction.go",
-		"	t.faults.report(goBackByItself, t.goBack(fmt.Sprintf(\"revision %d was not confirmed\", a.id), \"timeout\"))\n", "	t.setAwaited(nil)\n"},
+	{"nobody confirms, and it stays", "internal/transaction/transaction.go",
+		"	t.o.Report(goBackByItself, t.goBack(fmt.Sprintf(\"revision %d was not confirmed\", a.id), \"timeout\"))\n", "	t.setAwaited(nil)\n"},
 	{"remotes that BGP tells of are not used", "internal/rib/rib.go",
 		"g.Remotes = union(g.Remotes, s.Learned.Segments[g.Name], s.Previous[g.Name])", "g.Remotes = union(g.Remotes, s.Previous[g.Name])"},
 }

@@ -1,0 +1,64 @@
+package edge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/transaction"
+)
+
+// configured is an edge as configurations come into force in it: by its goroutine, but for Effects.
+type configured struct{ e *edge }
+
+// Reopen loads the programs anew when next needs that, beside those that are in force: they are steered
+// meanwhile, and replaced by the next tables. After an error they stay.
+func (c configured) Reopen(next overlay.Edge) error {
+	e := c.e
+	was, will := e.successor.cfg, dataPathConfig(next, e.opts)
+	if reflect.DeepEqual(was, will) {
+		return nil
+	}
+	if err := e.successor.open(e.opts.OpenDataPath, will, e.state.dp); err != nil {
+		err = fmt.Errorf("open the data path: %w", err)
+		// Pins may be those of the one that failed.
+		if again := e.successor.open(e.opts.OpenDataPath, was, e.state.dp); again != nil {
+			err = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
+		}
+		return err
+	}
+	return nil
+}
+
+// Take makes host, data path and BGP what next asks for.
+func (c configured) Take(next overlay.Edge, policies plan.Policies) error {
+	e := c.e
+	e.state.mu.Lock()
+	e.state.configured, e.state.config, e.state.policies = next, next, policies
+	e.state.mu.Unlock()
+	e.bgp.configure()
+	e.reconcile()
+	e.bgp.follow()
+	return cmp.Or(e.faults.Of(observeHost), e.faults.Of(applyTables))
+}
+
+// LeftOut is what of the tables in force could not be written.
+func (c configured) LeftOut() error {
+	c.e.state.mu.RLock()
+	defer c.e.state.mu.RUnlock()
+	return c.e.state.left
+}
+
+// Effects are what becomes of programs and connections.
+func (c configured) Effects(was overlay.Edge, next transaction.Candidate) (api.ApplyEffects, error) {
+	effects, err := read(&c.e.state, "connections", func() (api.ApplyEffects, error) {
+		return apiserver.Effects(stateOf(c.e), next.Edge, next.Policies.Firewall)
+	})
+	effects.Programs = !reflect.DeepEqual(dataPathConfig(was, c.e.opts), dataPathConfig(next.Edge, c.e.opts))
+	return effects, err
+}
