@@ -35,7 +35,7 @@ func (a alarms) look(e *edge) {
 	a.limits.Look(e.state.dp.Limits)
 	inForce := e.writer.InForce().Paths
 	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
-	e.bgp.watch()
+	e.bgp.Watch()
 	a.log.Look()
 }
 

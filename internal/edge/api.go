@@ -107,7 +107,7 @@ func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
 
 // bgp is nil without BGP.
 func (s served) bgp() *apiserver.BGP {
-	b := s.e.bgp.process.Load()
+	b := s.e.bgp.Process()
 	if b == nil {
 		return nil
 	}

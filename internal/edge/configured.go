@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/transaction"
 )
@@ -41,9 +43,9 @@ func (c configured) Take(next overlay.Edge, policies plan.Policies) error {
 	e.state.mu.Lock()
 	e.state.configured, e.state.config, e.state.policies = next, next, policies
 	e.state.mu.Unlock()
-	e.bgp.configure()
+	e.bgp.Configure()
 	e.reconcile()
-	e.bgp.follow()
+	e.bgp.Follow()
 	return cmp.Or(e.faults.Of(observeHost), e.faults.Of(applyTables))
 }
 
@@ -61,4 +63,21 @@ func (c configured) Effects(was overlay.Edge, next transaction.Candidate) (api.A
 	})
 	effects.Programs = !reflect.DeepEqual(dataPathConfig(was, c.e.opts), dataPathConfig(next.Edge, c.e.opts))
 	return effects, err
+}
+
+// peered is an edge as its BGP sees it.
+type peered struct{ e *edge }
+
+func (p peered) Configured() overlay.Edge { return p.e.state.configured }
+
+func (p peered) SetConfig(merged overlay.Edge) {
+	p.e.state.mu.Lock()
+	defer p.e.state.mu.Unlock()
+	p.e.state.config = merged
+}
+
+func (p peered) Hosts() peering.Hosts { return p.e.state.dp.Hosts }
+
+func (p peered) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
+	return p.e.state.dp.Ports.PreviousRemotes(segments)
 }

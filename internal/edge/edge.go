@@ -25,6 +25,7 @@ import (
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
+	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/rib"
@@ -68,7 +69,7 @@ type edge struct {
 	offloads *schedule.Probes
 
 	egress     egress
-	bgp        peering
+	bgp        *peering.Peering
 	hostEvents *hostevent.Follower
 	loops      *loop.Guard
 
@@ -110,12 +111,12 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
 	e.faults.Report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
-	e.bgp.remember(e.adopted)
+	e.bgp.Remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
 	e.hostEvents.Follow(dp.HostEvents)
-	e.bgp.follow()
+	e.bgp.Follow()
 	transaction.FreeMemory(e.state.config)
 	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.state.config.Segments), "ports", len(e.state.config.Ports))
@@ -195,12 +196,12 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-resync.C:
 			e.reconcile()
 			e.alarms.look(e)
-		case <-e.bgp.remotes:
+		case <-e.bgp.Remotes():
 			e.reconcile()
-		case <-e.bgp.missed:
-			e.bgp.lookMissedHosts()
-		case <-e.bgp.complete:
-			if e.bgp.sweep() {
+		case <-e.bgp.Missed():
+			e.bgp.LookMissedHosts()
+		case <-e.bgp.Complete():
+			if e.bgp.Sweep() {
 				e.reconcile()
 			}
 		case <-e.mtus.Found():
@@ -209,7 +210,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.tick()
 		case <-age.C:
 			e.age()
-			e.bgp.lookHosts()
+			e.bgp.LookHosts()
 			if e.mtus.Expire() {
 				e.reconcile()
 			}
@@ -238,7 +239,7 @@ func (e *edge) tick() {
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
 	begin := time.Now()
-	e.bgp.merge()
+	e.bgp.Merge()
 	losses := e.writer.Losses()
 	hostState, err := e.host.Observe(plan.Want(e.state.config))
 	if err == nil && e.ensure(hostState) {
@@ -268,8 +269,8 @@ func (e *edge) reconcile() {
 	e.liveness.Follow(e.state.config, e.writer.InForce().Paths.PathPolicies, hostState.Routes)
 	alarm.LogChanges(e.log, was, now)
 	if err == nil {
-		e.bgp.applied(max(time.Since(begin), time.Nanosecond))
-		e.bgp.lookPorts(hostState)
+		e.bgp.Applied(max(time.Since(begin), time.Nanosecond))
+		e.bgp.LookPorts(hostState)
 	}
 }
 
@@ -284,7 +285,7 @@ func (e *edge) linkLost(ifindex int) {
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
 func (e *edge) planTables(from writer.Snapshot) (*writer.Planned, error) {
 	config, hostState := from.Edge, from.HostState
-	policies, noLearning, keep := e.state.policies, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
+	policies, noLearning, keep := e.state.policies, plan.NoLearning(e.state.configured, e.state.config), e.bgp.IsSettling()
 	return e.writer.Plan(writer.Change{
 		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: from,
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
@@ -304,7 +305,7 @@ func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	defer e.state.mu.Unlock()
 	applied, err := e.writer.Apply(p)
 	e.state.hostState, e.problems = p.HostState, applied.Problems
-	e.bgp.left = rib.LeftOut(err).Routes
+	e.bgp.SetLeftOut(rib.LeftOut(err).Routes)
 	if applied.Begun {
 		e.succeed()
 	}
@@ -379,7 +380,7 @@ func (e *edge) age() {
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
 	e.hostEvents.Unfollow()
-	unspoken := e.bgp.end(!remove) // first, so that the others send no more
+	unspoken := e.bgp.End(!remove) // first, so that the others send no more
 	e.state.mu.Lock()
 	dp := e.state.dp
 	unopened := e.successor.close()
@@ -408,7 +409,7 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.Problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
 	return append(problems, e.faults.Problems(faultSeverity)...)
 }
 

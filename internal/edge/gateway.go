@@ -48,13 +48,13 @@ func newEgress(e *edge) egress {
 		Open: e.opts.OpenLiveness, Gateway: role, Log: e.log, Report: e.faults.Report,
 		Changed: func() {
 			e.egress.steerAndSave()
-			e.bgp.failNeighbours()
+			e.bgp.FailNeighbours()
 		},
 	})
 	w := writer.New(writer.Options{Edge: e.state.config, Role: role, Liveness: live, Enter: e.ns.Enter})
 	uplinks := uplinksOf{w, &e.state, e.faults}
 	return egress{
-		log: e.log, liveness: live, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.Enter, offerPrefixes: e.bgp.offerPrefixes,
+		log: e.log, liveness: live, faults: e.faults, writer: w, nat: nat, uplinks: uplinks, enter: e.ns.Enter, offerPrefixes: func() { e.bgp.OfferPrefixes() },
 		role: role, replication: replication, announcer: gateway.NewAnnouncer(role, uplinks),
 	}
 }

@@ -11,7 +11,7 @@ import (
 type provenEdge struct{ e *edge }
 
 func (p provenEdge) Facts() (f proof.Facts, err error) {
-	if b := p.e.bgp.process.Load(); b != nil {
+	if b := p.e.bgp.Process(); b != nil {
 		f.Advertised = b.State().Statuses()
 	}
 	return read(&p.e.state, "proof", func() (proof.Facts, error) {

@@ -39,6 +39,7 @@ import (
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
+	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/replica"
 	"github.com/selvage/selvage/internal/transaction"
 )
@@ -123,7 +124,7 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.OpenReplication = openReplication
 	}
 	if o.OpenSpeaker == nil {
-		o.OpenSpeaker = openSpeaker
+		o.OpenSpeaker = peering.OpenSpeaker
 	}
 	return o
 }
@@ -194,7 +195,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	defer func() {
 		endLinks()
 		e.hostEvents.Unfollow()
-		err = errors.Join(err, e.bgp.end(true), e.mtus.Close(), e.liveness.Close(false), e.egress.replication.Close())
+		err = errors.Join(err, e.bgp.End(true), e.mtus.Close(), e.liveness.Close(false), e.egress.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -226,10 +227,13 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 	e.transactions = transaction.New(o, configured{e}, e.jobs, first)
 	e.egress = newEgress(e)
 	e.liveness, e.writer = e.egress.liveness, e.egress.writer
-	e.bgp = newPeering(e)
+	e.bgp = peering.New(peering.Options{
+		Edge: peered{e}, Writer: e.writer, Owned: e.egress.role.Owned, Failed: e.liveness.Failed, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
+		Enter: e.ns.Enter, Log: e.log, Report: e.faults.Report,
+	})
 	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: e.log, Report: e.faults.Report})
 	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: e.log, Report: e.faults.Report})
-	e.hostEvents = hostevent.New(hostevent.Options{Listener: &e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})
+	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
 }
