@@ -72,12 +72,12 @@ func (n natOf) WithNAT(do func(overlay.Egress, alarm.NATTables) error) (bool, er
 func (n natOf) ReplicationProblems(now time.Time) []problem.Problem {
 	n.e.state.mu.RLock()
 	defer n.e.state.mu.RUnlock()
-	return n.e.egress.replication.Problems(n.e.state.config, n.e.egress.role.States(), now)
+	return n.e.replication.Problems(n.e.state.config, n.e.role.States(), now)
 }
 
 // Swept looks whether a drain is over.
 func (n natOf) Swept() {
-	n.e.faults.Report("check the sessions of a drain", n.e.egress.role.WatchDrain(n.e.egress.nat))
+	n.e.faults.Report("check the sessions of a drain", n.e.role.WatchDrain(sessionsOf{&n.e.state}))
 }
 
 // natTables are the NAT sessions of a data path, and what it counts.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/selvage/selvage/internal/apiserver"
-	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove/proof"
@@ -28,7 +27,7 @@ func read[T any](s *state, what string, f func() (T, error)) (document T, err er
 func handler(e *edge) http.Handler {
 	s, c := served{e}, e.transactions.Changes()
 	return apiserver.New(apiserver.Options{
-		Edge: s, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
+		Edge: s, Configuration: c, Transactions: c, Drainer: e.failover, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
 		BGP: s.bgp,
 	})
 }
@@ -69,7 +68,7 @@ func stateOf(e *edge) *apiserver.State {
 		NAT: apiserver.NAT{
 			GCStats: nat.GCStats, SweptAt: nat.SweptAt, Fullest: nat.Fullest, Problems: nat.Problems,
 		},
-		Gateways: e.egress.role, Replication: e.egress.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
+		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
 	}
 }
 
@@ -112,13 +111,4 @@ func (s served) bgp() *apiserver.BGP {
 		return nil
 	}
 	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.liveness.Neighbours}
-}
-
-// drained gives the work of an edge as a gateway away.
-type drained struct{ e *edge }
-
-// SetDrain implements apiserver.Drainer.
-func (d drained) SetDrain(wish *gateway.Drain) {
-	d.e.egress.role.SetDrain(wish)
-	d.e.egress.steerAndSave()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
+	"github.com/selvage/selvage/internal/replica"
 	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/writer"
 )
@@ -254,11 +255,19 @@ func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Pr
 	return pathProbes{pathmtu.NewMonitor(prober, log), prober}, nil
 }
 
+func openReplication(o replica.Options) (gateway.Replicator, error) {
+	r, err := replica.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.
 func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	cfg := datapath.Config{
 		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, Tables: e.Tables, PinRoot: opts.PinRoot,
-		Transit: plan.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(self(e)),
+		Transit: plan.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(gateway.Self(e)),
 	}
 	if e.Firewall != nil {
 		fw := *e.Firewall

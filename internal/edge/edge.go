@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/failover"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
@@ -68,7 +69,11 @@ type edge struct {
 	ns       namespace.Namespace
 	offloads *schedule.Probes
 
-	egress     egress
+	role        *gateway.Role
+	replication *gateway.Replication
+	lease       gateway.Lease
+	failover    *failover.Failover
+
 	bgp        *peering.Peering
 	hostEvents *hostevent.Follower
 	loops      *loop.Guard
@@ -106,11 +111,11 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
-	if err := e.egress.keepLease(dp); err != nil {
+	if err := e.keepLease(dp); err != nil {
 		return err
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
-	e.faults.Report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
+	e.failover.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted)
 	e.bgp.Remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
@@ -254,15 +259,15 @@ func (e *edge) reconcile() {
 		e.faults.Report(applyTables, err)
 		return
 	}
-	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
+	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
 	came, err := e.apply(planned)
-	now := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
+	now := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
 	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
 	e.faults.Report(applyTables, err)
-	e.egress.announcer.Announce(came)
-	e.faults.Report(replicateProblem, e.egress.replication.Set(e.state.config))
+	e.failover.Announce(came)
+	e.faults.Report(replicateProblem, e.replication.Set(e.state.config))
 	if err == nil {
 		e.release(hostState)
 	}
@@ -276,9 +281,7 @@ func (e *edge) reconcile() {
 
 // linkLost has flows leave a link at once, whether or not paths are watched, and ends the sessions by it.
 func (e *edge) linkLost(ifindex int) {
-	if e.writer.LinkLost(ifindex) {
-		e.egress.steerAndSave()
-	}
+	e.failover.LinkLost(ifindex)
 	e.liveness.LinkLost(ifindex)
 }
 
@@ -333,7 +336,15 @@ func (e *edge) succeed() {
 	e.state.dp, e.successor.dp = e.successor.dp, nil
 	e.hostEvents.Follow(e.state.dp.HostEvents)
 	e.faults.Report(closeDataPath, err)
-	e.faults.Report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
+	e.faults.Report(leaseProblem, e.keepLease(e.state.dp)) // until now it was the former handle's
+}
+
+// keepLease has the lease of egress addresses be of a data path from now on; nil has none.
+func (e *edge) keepLease(dp *DataPath) error {
+	if dp == nil {
+		return e.lease.Of(nil)
+	}
+	return e.lease.Of(dp.Clock)
 }
 
 // ensure changes the host before the tables are changed: devices that they will
@@ -386,7 +397,7 @@ func (e *edge) stop(remove bool) error {
 	unopened := e.successor.close()
 	e.state.dp = nil
 	e.state.mu.Unlock()
-	unspoken = errors.Join(unspoken, unopened, e.egress.keepLease(nil))
+	unspoken = errors.Join(unspoken, unopened, e.keepLease(nil))
 	if dp == nil {
 		return unspoken
 	}
@@ -395,12 +406,12 @@ func (e *edge) stop(remove bool) error {
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
-		return errors.Join(unspoken, e.egress.replication.Close(), e.liveness.Close(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.replication.Close(), e.liveness.Close(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.writer.Stand()
 	left := e.liveness.Close(true) // first, so that the remotes send no more while it ends
-	err := errors.Join(unspoken, left, e.egress.replication.Close(), dp.Owner.Remove())
+	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
@@ -409,29 +420,25 @@ func (e *edge) stop(remove bool) error {
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.Problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.Problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
 	return append(problems, e.faults.Problems(faultSeverity)...)
 }
 
 // Faults that other files name too, or that are minor.
 const (
-	rememberGateways = "save the states of gateways"
 	replicateProblem = "replicate sessions"
-	announceProblem  = "announce egress addresses"
-	resolveProblem   = "resolve the next hops of uplinks"
-	keepLease        = "keep the lease of egress addresses"
+	leaseProblem     = "keep the lease of egress addresses"
 	writeTables      = "write tables in the network namespace of the edge"
 	closeDataPath    = "close the data path that was replaced"
 )
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
-	closeDataPath, transaction.KeepRevisions,
+	replicateProblem, gateway.RefreshReplicas, closeDataPath, transaction.KeepRevisions,
 }
 
 func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || schedule.IsMinor(what) {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || schedule.IsMinor(what) {
 		return problem.SeverityWarning
 	}
 	return problem.SeverityError

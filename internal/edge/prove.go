@@ -3,6 +3,7 @@ package edge
 import (
 	"time"
 
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/prove"
 	"github.com/selvage/selvage/internal/prove/proof"
 )
@@ -15,7 +16,7 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 		f.Advertised = b.State().Statuses()
 	}
 	return read(&p.e.state, "proof", func() (proof.Facts, error) {
-		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, self(p.e.state.config), p.e.writer.Routes()
+		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, gateway.Self(p.e.state.config), p.e.writer.Routes()
 		known, err := p.e.mtus.Read(p.e.state.dp.Paths)
 		if err != nil {
 			return f, err
@@ -37,7 +38,7 @@ func (p provenEdge) Facts() (f proof.Facts, err error) {
 // Open has the sockets opened by the goroutine of Run, for its network namespace.
 func (p provenEdge) Open(tunnels []prove.Tunnel, timeout time.Duration) (*prove.Prober, error) {
 	return inLoop(p.e.jobs, func() (*prove.Prober, error) {
-		o := prove.Options{MAC: prove.MAC(self(p.e.state.config)), Timeout: timeout}
+		o := prove.Options{MAC: prove.MAC(gateway.Self(p.e.state.config)), Timeout: timeout}
 		for _, name := range p.e.state.config.Underlay.Interfaces {
 			if link, ok := p.e.state.hostState.Links[name]; ok && link.Up {
 				o.Interfaces = append(o.Interfaces, link.Index)

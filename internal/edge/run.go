@@ -31,6 +31,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/failover"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/hostevent"
@@ -42,6 +43,7 @@ import (
 	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/replica"
 	"github.com/selvage/selvage/internal/transaction"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 // defaultResync is how often everything is compared again without an event.
@@ -191,11 +193,11 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
 	})
 	endLinks := background.OnEach(h.LinksLost(), e.linkLost)
-	endAnnouncer, endLease := background.Start(ctx, e.egress.announceAddresses), background.Start(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
+	endAnnouncer, endLease := background.Start(ctx, e.failover.AnnounceAddresses), background.Start(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
 		endLinks()
 		e.hostEvents.Unfollow()
-		err = errors.Join(err, e.bgp.End(true), e.mtus.Close(), e.liveness.Close(false), e.egress.replication.Close())
+		err = errors.Join(err, e.bgp.End(true), e.mtus.Close(), e.liveness.Close(false), e.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -225,10 +227,24 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 	o := opts.transactions()
 	o.Log, o.Report = e.log, e.faults.Report
 	e.transactions = transaction.New(o, configured{e}, e.jobs, first)
-	e.egress = newEgress(e)
-	e.liveness, e.writer = e.egress.liveness, e.egress.writer
+	nat := sessionsOf{&e.state}
+	e.replication = gateway.NewReplication(gateway.ReplicationOptions{
+		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
+	})
+	e.role = gateway.NewRole(e.log, e.replication)
+	e.liveness = liveness.New(liveness.Options{
+		Open: e.opts.OpenLiveness, Gateway: e.role, Log: e.log, Report: e.faults.Report,
+		Changed: func() {
+			e.failover.Steer()
+			e.bgp.FailNeighbours()
+		},
+	})
+	e.writer = writer.New(writer.Options{Edge: cfg, Role: e.role, Liveness: e.liveness, Enter: e.ns.Enter})
+	e.failover = failover.New(failover.Options{
+		Edge: steered{e}, Writer: e.writer, Role: e.role, Replication: e.replication, NAT: nat, Log: e.log, Report: e.faults.Report,
+	})
 	e.bgp = peering.New(peering.Options{
-		Edge: peered{e}, Writer: e.writer, Owned: e.egress.role.Owned, Failed: e.liveness.Failed, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
+		Edge: peered{e}, Writer: e.writer, Owned: e.role.Owned, Failed: e.liveness.Failed, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
 		Enter: e.ns.Enter, Log: e.log, Report: e.faults.Report,
 	})
 	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: e.log, Report: e.faults.Report})
@@ -242,7 +258,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.egress.watch, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.offloads.Run,
 	} {
 		ends = append(ends, background.Start(ctx, watch))
 	}

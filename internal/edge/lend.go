@@ -9,6 +9,8 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/plan"
@@ -81,3 +83,47 @@ func (p peered) Hosts() peering.Hosts { return p.e.state.dp.Hosts }
 func (p peered) PreviousRemotes(segments []overlay.Segment) (map[string][]netip.Addr, error) {
 	return p.e.state.dp.Ports.PreviousRemotes(segments)
 }
+
+// loopPorts are the ports of an edge that its goroutine probes for loops, and its writer cuts off.
+type loopPorts struct{ e *edge }
+
+func (p loopPorts) ProbeLoops() error { return p.e.state.dp.HostEvents.ProbeLoops() }
+
+// CutPorts is done before what the writer is about to write.
+func (p loopPorts) CutPorts(names map[string]bool) (err error) {
+	p.e.state.mu.Lock()
+	defer p.e.state.mu.Unlock()
+	p.e.writer.Urgent(func() { err = p.e.state.dp.Ports.CutPorts(names) })
+	return err
+}
+
+// sessionsOf lends the sessions of an edge to its gateway.
+type sessionsOf struct{ state *state }
+
+func (n sessionsOf) WithSessions(do func(overlay.Edge, gateway.Sessions) error) error {
+	_, err := read(n.state, "NAT sessions", func() (struct{}, error) {
+		return struct{}{}, do(n.state.config, lent{n.state.dp.NAT, n.state.dp.Replicas})
+	})
+	return err
+}
+
+// lent are the sessions of a data path.
+type lent struct {
+	NAT
+	Replicas
+}
+
+func (n sessionsOf) Events() (map[string]uint64, error) {
+	return read(n.state, "events", func() (map[string]uint64, error) { return n.state.dp.Drops.Events() })
+}
+
+// steered is an edge as its failover sees it.
+type steered struct{ e *edge }
+
+func (s steered) Neighbours() ([]datapath.Neighbour, error) {
+	return read(&s.e.state, "neighbours", func() ([]datapath.Neighbour, error) { return s.e.state.dp.Hosts.Neighbours() })
+}
+
+func (s steered) OfferPrefixes() { s.e.bgp.OfferPrefixes() }
+
+func (s steered) Enter() error { return s.e.ns.Enter() }
