@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -36,15 +35,6 @@ import (
 
 // settle is how long a start waits for next hops to answer before it goes on without.
 const settle = 300 * time.Millisecond
-
-// changeHost names the fault of a host that does not let itself be changed.
-const changeHost = "change the host"
-
-// applyTables names the fault of tables that are not in force.
-const applyTables = "apply to the data path"
-
-// observeHost names the fault of a host that does not let itself be read.
-const observeHost = "observe the host"
 
 // edge is one running edge. The goroutine of Run owns and changes it; the
 // API's read it. So Run's changes what they read under the mu of state, and they hold it
@@ -91,12 +81,6 @@ type state struct {
 	left       error         // what of the tables could not be written
 	dp         *DataPath     // nil when the edge stops
 	hostState  host.State
-}
-
-// jobs are what has to be done by the goroutine of Run.
-type jobs struct {
-	todo  chan func()
-	ended chan struct{} // closed when it takes no more of them
 }
 
 // start opens the data path, or adopts a running one, and makes it current.
@@ -152,92 +136,6 @@ func unresolved(e overlay.Edge, v host.State) bool {
 	return slices.ContainsFunc(plan.Pairs(e), func(pair overlay.Pair) bool {
 		return slices.ContainsFunc(plan.PathsOf(e, v, pair), func(one overlay.Pair) bool { return v.Routes[one].NextMAC == overlay.MAC{} })
 	})
-}
-
-// Do implements transaction.Loop.
-func (j jobs) Do(f func()) error {
-	done := make(chan struct{})
-	select {
-	case j.todo <- func() { defer close(done); f() }:
-		<-done
-		return nil
-	case <-j.ended:
-		return transaction.ErrStopping
-	}
-}
-
-// Ended implements transaction.Loop.
-func (j jobs) Ended() <-chan struct{} { return j.ended }
-
-// inLoop has f done by the goroutine of Run, in its network namespace and while
-// nothing changes.
-func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
-	if ended := j.Do(func() { result, err = f() }); ended != nil {
-		return result, ended
-	}
-	return result, err
-}
-
-// loop reconciles, ages and reloads until ctx ends. An error means that the
-// edge cannot go on.
-func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
-	resync := time.NewTicker(e.opts.Resync)
-	defer resync.Stop()
-	age := newAgeTicker(e.state.config.FDB.Ageing)
-	defer age.Stop()
-	defer close(e.jobs.ended)
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
-	e.alarms.limits.Look(e.state.dp.Limits)
-	for {
-		age.set(e.state.config.FDB.Ageing)
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			return fmt.Errorf("serve the API: %w", err)
-		case <-e.host.Changed():
-			e.reconcile()
-		case <-resync.C:
-			e.reconcile()
-			e.alarms.look(e)
-		case <-e.bgp.Remotes():
-			e.reconcile()
-		case <-e.bgp.Missed():
-			e.bgp.LookMissedHosts()
-		case <-e.bgp.Complete():
-			if e.bgp.Sweep() {
-				e.reconcile()
-			}
-		case <-e.mtus.Found():
-			e.reconcile()
-		case <-tick.C:
-			e.tick()
-		case <-age.C:
-			e.age()
-			e.bgp.LookHosts()
-			if e.mtus.Expire() {
-				e.reconcile()
-			}
-		case job := <-e.jobs.todo:
-			job()
-		case <-hangup:
-			e.transactions.Reload()
-		}
-	}
-}
-
-// tickEvery is how often time passes for the data path, and hosts that came to a port are
-// told of.
-const tickEvery = 50 * time.Millisecond
-
-func (e *edge) tick() {
-	e.hostEvents.AnnounceMoves(e.state.configured.Segments)
-	if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
-		e.reconcile()
-	}
-	e.loops.Tick()
-	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
 
 // reconcile makes host and data path what the configuration asks for. What
@@ -377,16 +275,6 @@ func unwanted(holds host.Desired, hostState host.State) []uint16 {
 	})
 }
 
-func (e *edge) age() {
-	e.state.mu.Lock()
-	aged, err := e.state.dp.Tables.Age(e.state.config.FDB.Ageing)
-	e.state.mu.Unlock()
-	e.faults.Report("age the FDB", err)
-	if aged > 0 {
-		e.log.Debug("FDB entries aged", "entries", aged)
-	}
-}
-
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
@@ -416,56 +304,4 @@ func (e *edge) stop(remove bool) error {
 		e.log.Warn("left behind", "what", what)
 	}
 	return errors.Join(err, e.host.Ensure(host.Desired{}))
-}
-
-// allProblems are those of the tables, the paths and of what is tried again. mu is held.
-func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.Problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
-	return append(problems, e.faults.Problems(faultSeverity)...)
-}
-
-// Faults that other files name too, or that are minor.
-const (
-	replicateProblem = "replicate sessions"
-	leaseProblem     = "keep the lease of egress addresses"
-	writeTables      = "write tables in the network namespace of the edge"
-	closeDataPath    = "close the data path that was replaced"
-)
-
-// minorFaults are those with which packets still go where they should.
-var minorFaults = []string{
-	replicateProblem, gateway.RefreshReplicas, closeDataPath, transaction.KeepRevisions,
-}
-
-func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || schedule.IsMinor(what) {
-		return problem.SeverityWarning
-	}
-	return problem.SeverityError
-}
-
-// ageTicker ticks ten times in an ageing time, and every ten seconds at least:
-// idle flows are forgotten even where MAC addresses live for ever (zero).
-type ageTicker struct {
-	*time.Ticker
-	ageing time.Duration
-}
-
-func newAgeTicker(ageing time.Duration) *ageTicker {
-	return &ageTicker{time.NewTicker(tenth(ageing)), ageing}
-}
-
-func (a *ageTicker) set(ageing time.Duration) {
-	if ageing != a.ageing {
-		a.Reset(tenth(ageing))
-		a.ageing = ageing
-	}
-}
-
-func tenth(ageing time.Duration) time.Duration {
-	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
-	if ageing <= 0 {
-		return longest
-	}
-	return min(max(ageing/10, shortest), longest)
 }

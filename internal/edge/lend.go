@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"time"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/plan"
+	"github.com/selvage/selvage/internal/prove"
+	"github.com/selvage/selvage/internal/prove/proof"
 	"github.com/selvage/selvage/internal/transaction"
 )
 
@@ -127,3 +131,78 @@ func (s steered) Neighbours() ([]datapath.Neighbour, error) {
 func (s steered) OfferPrefixes() { s.e.bgp.OfferPrefixes() }
 
 func (s steered) Enter() error { return s.e.ns.Enter() }
+
+func newOffloads(e *edge) *schedule.Probes {
+	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.faults.Report, HostFault: changeHost})
+}
+
+// probedEdge lends an edge to those that probe its offloads.
+type probedEdge struct{ e *edge }
+
+func (p probedEdge) Snapshot() schedule.Snapshot {
+	p.e.state.mu.RLock()
+	defer p.e.state.mu.RUnlock()
+	return schedule.Snapshot{Config: p.e.state.config, Host: p.e.state.hostState, MTUs: p.e.mtus.Applied()}
+}
+
+func (p probedEdge) SetOffloads() error {
+	_, err := inLoop(p.e.jobs, func() (struct{}, error) { return struct{}{}, p.ensure() })
+	return err
+}
+
+func (p probedEdge) Enter() error { return p.e.ns.Enter() }
+
+// ensure makes the offloads be as wanted. It is done by the goroutine of Run.
+func (p probedEdge) ensure() error {
+	e := p.e
+	holds := plan.HostConfig(e.state.config, e.state.hostState)
+	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.state.hostState)...)
+	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
+	return e.host.Ensure(holds)
+}
+
+// endTrial restores what a probe set that was cut short, when the loop has ended.
+func (p probedEdge) endTrial() {
+	p.e.offloads.EndTrial()
+	p.e.faults.Report(changeHost, p.ensure())
+}
+
+// provenEdge lends an edge to those that prove that it works.
+type provenEdge struct{ e *edge }
+
+func (p provenEdge) Facts() (f proof.Facts, err error) {
+	if b := p.e.bgp.Process(); b != nil {
+		f.Advertised = b.State().Statuses()
+	}
+	return read(&p.e.state, "proof", func() (proof.Facts, error) {
+		f.Config, f.Host, f.Self, f.Routes = p.e.state.config, p.e.state.hostState, gateway.Self(p.e.state.config), p.e.writer.Routes()
+		known, err := p.e.mtus.Read(p.e.state.dp.Paths)
+		if err != nil {
+			return f, err
+		}
+		lives := p.e.liveness.Results()
+		for _, path := range p.e.writer.InForce().Paths.PathPolicies.Paths {
+			f.Paths = append(f.Paths, proof.Path{
+				TunnelPath: path, Life: lives[path.Pair].State, EndpointLife: lives[path.Endpoints()].State, MTUState: known.State(path.Endpoints()),
+			})
+		}
+		if f.Neighbours, err = p.e.state.dp.Hosts.Neighbours(); err != nil {
+			return f, err
+		}
+		f.FDB, err = p.e.state.dp.Hosts.FDB()
+		return f, err
+	})
+}
+
+// Open has the sockets opened by the goroutine of Run, for its network namespace.
+func (p provenEdge) Open(tunnels []prove.Tunnel, timeout time.Duration) (*prove.Prober, error) {
+	return inLoop(p.e.jobs, func() (*prove.Prober, error) {
+		o := prove.Options{MAC: prove.MAC(gateway.Self(p.e.state.config)), Timeout: timeout}
+		for _, name := range p.e.state.config.Underlay.Interfaces {
+			if link, ok := p.e.state.hostState.Links[name]; ok && link.Up {
+				o.Interfaces = append(o.Interfaces, link.Index)
+			}
+		}
+		return prove.Open(o, tunnels)
+	})
+}

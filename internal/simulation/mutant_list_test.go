@@ -38,7 +38,7 @@ var mutants = []mutant{
 		"		maps.Copy(u.pathGroups, p.pathGroups)\n", "		_ = maps.Copy[map[int]int, map[int]int]\n"},
 	{"liveness is not believed", "internal/plan/path_policies.go",
 		"Down: cmp.Or(f.Dead[pair], f.Dead[pair.Endpoints()]),", "Down: cmp.Or(\"\", \"\"),"},
-	{"an interface that goes leaves its port", "internal/edge/edge.go",
+	{"an interface that goes leaves its port", "internal/edge/loop.go",
 		"		case <-e.host.Changed():\n			e.reconcile()\n", "		case <-e.host.Changed():\n"},
 	{"a change that fails is not rolled back", "internal/transaction/transaction.go",
 		"		t.rollBack(was)\n", ""},
