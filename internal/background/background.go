@@ -17,14 +17,14 @@ func Start(ctx context.Context, f func(context.Context)) (end func()) {
 	return func() { cancel(); owned.Wait() }
 }
 
-// OnEach does f at each of the news until the returned function is called, which waits for it.
-func OnEach[T any](news <-chan T, f func(T)) (end func()) {
+// OnEach does f with each that comes by a channel until the returned function is called, which waits for it.
+func OnEach[T any](from <-chan T, f func(T)) (end func()) {
 	return Start(context.Background(), func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case one := <-news:
+			case one := <-from:
 				f(one)
 			}
 		}

@@ -6,18 +6,18 @@ import (
 	"testing/synctest"
 )
 
-// Each of the news is dealt with, those after the end are not, and a second end does nothing.
+// Each that comes is dealt with, those after the end are not, and a second end does nothing.
 func TestOnEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		news := make(chan int, 4)
+		from := make(chan int, 4)
 		var got []int
-		end := OnEach(news, func(n int) { got = append(got, n) })
-		news <- 1
-		news <- 2
+		end := OnEach(from, func(n int) { got = append(got, n) })
+		from <- 1
+		from <- 2
 		synctest.Wait()
 		end()
 		end()
-		news <- 3
+		from <- 3
 		synctest.Wait()
 		if want := []int{1, 2}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)

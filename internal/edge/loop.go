@@ -76,10 +76,6 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.tick()
 		case <-age.C:
 			e.age()
-			e.bgp.LookHosts()
-			if e.mtus.Expire() {
-				e.reconcile()
-			}
 		case job := <-e.jobs.todo:
 			job()
 		case <-hangup:
@@ -101,6 +97,7 @@ func (e *edge) tick() {
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
 
+// age ends what nothing has confirmed for long.
 func (e *edge) age() {
 	e.state.mu.Lock()
 	aged, err := e.state.dp.Tables.Age(e.state.config.FDB.Ageing)
@@ -108,6 +105,10 @@ func (e *edge) age() {
 	e.faults.Report("age the FDB", err)
 	if aged > 0 {
 		e.log.Debug("FDB entries aged", "entries", aged)
+	}
+	e.bgp.LookHosts()
+	if e.mtus.Expire() {
+		e.reconcile()
 	}
 }
 

@@ -93,7 +93,7 @@ func TestFollow(t *testing.T) {
 		}
 		synctest.Wait()
 		if got, want := *l, (listener{came: 4, missed: 1, loops: 1}); got != want {
-			t.Errorf("heard %+v, want %+v", got, want)
+			t.Errorf("received %+v, want %+v", got, want)
 		}
 		if p := h.Problems(time.Now()); len(p) != 1 {
 			t.Errorf("problems %v, want the frozen address", p)

@@ -24,7 +24,7 @@ func (e *edge) PreviousRemotes([]overlay.Segment) (map[string][]netip.Addr, erro
 
 // Remotes of a former process are used until neighbours said all, where that process left its tables and the edge still
 // speaks BGP.
-func TestRemotesOfAFormerProcess(t *testing.T) {
+func TestRemotesOfAPreviousProcess(t *testing.T) {
 	here, there := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
 	for name, test := range map[string]struct {
 		adopted, bgp bool
