@@ -38,13 +38,14 @@ const (
 	readLimits     = "read what is used of limits"
 	readLog        = "read the firewall's log"
 	TimeSweep      = "time the sweep of connections"
+	timeNATSweep   = "time the sweep of NAT sessions"
 	WriteLog       = "write the log"
 )
 
 // IsMinor reports whether a fault is one of readings, with which packets still go where they
 // should.
 func IsMinor(what string) bool {
-	return slices.Contains([]string{readDrops, WatchFlowCache, readCounters, readLimits, readLog, TimeSweep, WriteLog}, what)
+	return slices.Contains([]string{readDrops, WatchFlowCache, readCounters, readLimits, readLog, TimeSweep, timeNATSweep, WriteLog}, what)
 }
 
 // LogChanges logs the problems that are new and those that are over.

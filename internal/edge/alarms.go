@@ -1,8 +1,12 @@
 package edge
 
 import (
+	"time"
+
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // alarms are what watches over the data path.
@@ -13,13 +17,14 @@ type alarms struct {
 	balance   *alarm.Balance
 	log       *alarm.LogLines
 	firewall  *alarm.Firewall // has a goroutine of its own
+	nat       *alarm.NAT      // likewise
 }
 
 func newAlarms(e *edge) alarms {
-	o := alarm.Options{Log: e.log, Report: e.faults.report}
+	o := alarm.Options{Log: e.log, Report: e.faults.Report}
 	return alarms{
 		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
-		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}),
+		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}), nat: alarm.NewNAT(o, natOf{e}),
 	}
 }
 
@@ -30,7 +35,7 @@ func (a alarms) look(e *edge) {
 	a.limits.Look(e.state.dp.Limits)
 	inForce := e.writer.InForce().Paths
 	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
-	e.bgp.watch()
+	e.bgp.Watch()
 	a.log.Look()
 }
 
@@ -51,3 +56,36 @@ type conntrack struct {
 	Firewall
 	Drops
 }
+
+// natOf lends the NAT of an edge.
+type natOf struct{ e *edge }
+
+func (n natOf) WithNAT(do func(overlay.Egress, alarm.NATTables) error) (bool, error) {
+	n.e.state.mu.RLock()
+	defer n.e.state.mu.RUnlock()
+	if n.e.state.dp == nil || n.e.state.config.Egress == nil {
+		return false, nil
+	}
+	return true, do(*n.e.state.config.Egress, natTables{n.e.state.dp.NAT, n.e.state.dp.Egress, n.e.state.dp.Drops})
+}
+
+func (n natOf) ReplicationProblems(now time.Time) []problem.Problem {
+	n.e.state.mu.RLock()
+	defer n.e.state.mu.RUnlock()
+	return n.e.replication.Problems(n.e.state.config, n.e.role.States(), now)
+}
+
+// Swept looks whether a drain is over.
+func (n natOf) Swept() {
+	n.e.faults.Report("check the sessions of a drain", n.e.role.WatchDrain(sessionsOf{&n.e.state}))
+}
+
+// natTables are the NAT sessions of a data path, and what it counts.
+type natTables struct {
+	NAT
+	Egress
+	counts Drops
+}
+
+func (t natTables) Drops() ([]datapath.Drop, error)    { return t.counts.Drops() }
+func (t natTables) Events() (map[string]uint64, error) { return t.counts.Events() }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/selvage/selvage/internal/apiserver"
-	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove/proof"
@@ -26,9 +25,9 @@ func read[T any](s *state, what string, f func() (T, error)) (document T, err er
 
 // handler serves the API.
 func handler(e *edge) http.Handler {
-	s, c := served{e}, changes{e}
+	s, c := served{e}, e.transactions.Changes()
 	return apiserver.New(apiserver.Options{
-		Edge: s, Configuration: c, Transactions: c, Drainer: drained{e}, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
+		Edge: s, Configuration: c, Transactions: c, Drainer: e.failover, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
 		BGP: s.bgp,
 	})
 }
@@ -50,13 +49,13 @@ func (s served) ReadInLoop(what string, do func(*apiserver.State) error) error {
 
 // stateOf is an edge as of now. Its mu is held.
 func stateOf(e *edge) *apiserver.State {
-	dp := e.state.dp
+	dp, nat := e.state.dp, e.alarms.nat.Last()
 	return &apiserver.State{
 		Process: apiserver.Process{
-			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.inode,
+			Version: e.opts.Version, ConfigPath: e.opts.ConfigPath, Started: e.started, Adopted: e.adopted, NetNS: e.ns.Inode,
 		},
 		Config: e.state.config, Host: e.state.hostState,
-		Rules: apiserver.Rules{Firewall: e.state.ruled.policy, Shadows: e.state.ruled.shadows, Egress: e.state.ruled.egress},
+		Rules: apiserver.Rules{Firewall: e.state.policies.Firewall, Shadows: e.state.policies.Shadows, Egress: e.state.policies.Egress},
 		DataPath: apiserver.DataPath{
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
 			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,
@@ -67,9 +66,9 @@ func stateOf(e *edge) *apiserver.State {
 			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),
 		},
 		NAT: apiserver.NAT{
-			GCStats: e.natWatch.guard.gcStats, SweptAt: e.natWatch.guard.sweptAt, Fullest: e.natWatch.guard.pressures, Problems: e.natWatch.guard.Problems,
+			GCStats: nat.GCStats, SweptAt: nat.SweptAt, Fullest: nat.Fullest, Problems: nat.Problems,
 		},
-		Gateways: e.egress.role, Replication: e.egress.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.of(applyTables) != nil, Problems: e.allProblems,
+		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
 	}
 }
 
@@ -84,41 +83,32 @@ func (p servedPaths) Routes() []plan.Table { return p.e.writer.Routes() }
 
 // Read implements apiserver.Paths.
 func (p servedPaths) Read() (r apiserver.PathReadings, err error) {
-	known, err := p.e.reports.read()
+	known, err := p.e.mtus.Read(p.e.state.dp.Paths)
 	if err != nil {
 		return r, err
 	}
 	paths := p.e.writer.InForce().Paths
 	r = apiserver.PathReadings{
-		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.watched.Results(),
+		InForce: paths.PathPolicies, Since: paths.Since, Lives: p.e.liveness.Results(),
 		MTUStates: make(map[overlay.Pair]string), Reported: make(map[overlay.Pair]int),
 	}
 	for _, path := range paths.PathPolicies.Paths {
-		r.MTUStates[path.Endpoints()] = known.state(path.Endpoints())
+		r.MTUStates[path.Endpoints()] = known.State(path.Endpoints())
 	}
-	for pair, reported := range known.reported {
+	for pair, reported := range known.Reported {
 		r.Reported[pair] = reported.MTU
 	}
-	for _, outcome := range reportOutcomes {
-		r.Outcomes = append(r.Outcomes, apiserver.Outcome{Name: outcome, Times: known.outcomes[outcome]})
+	for _, outcome := range known.Outcomes() {
+		r.Outcomes = append(r.Outcomes, apiserver.Outcome(outcome))
 	}
 	return r, nil
 }
 
 // bgp is nil without BGP.
 func (s served) bgp() *apiserver.BGP {
-	b := s.e.bgp.process.Load()
+	b := s.e.bgp.Process()
 	if b == nil {
 		return nil
 	}
-	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.watched.neighbourLives}
-}
-
-// drained gives the work of an edge as a gateway away.
-type drained struct{ e *edge }
-
-// SetDrain implements apiserver.Drainer.
-func (d drained) SetDrain(wish *gateway.Drain) {
-	d.e.egress.role.SetDrain(wish)
-	d.e.egress.steerAndSave()
+	return &apiserver.BGP{State: b.State(), Sessions: b, Lives: s.e.liveness.Neighbours}
 }

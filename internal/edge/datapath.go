@@ -8,15 +8,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove"
+	"github.com/selvage/selvage/internal/replica"
 	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/writer"
 )
@@ -199,36 +200,13 @@ type (
 	}
 )
 
-// PathProbes find the path MTU from one TEP to each remote, by one interface or by the routing table.
-type PathProbes interface {
-	// Set says which remotes there are, and the most that each can have.
-	Set(ceilings map[netip.Addr]int)
-	Results() map[netip.Addr]pathmtu.Result
-	Changed() <-chan struct{}
-	Recheck(remote netip.Addr, reported int)
-	Close() error
-}
-
-// Liveness watches over the life of paths. Set must be called in the network
-// namespace of the underlay.
-type Liveness interface {
-	// Set says which paths there are.
-	Set(peers []bfd.Peer) error
-	// SetService says what this edge does for others, which all remotes are told.
-	SetService(service bfd.Service)
-	Results() map[overlay.Pair]bfd.Result
-	Changed() <-chan struct{}
-	// Leave tells the remotes that the paths are no longer used.
-	Leave(ctx context.Context) error
-	// Close ends without a word. A second one does nothing.
-	Close() error
-}
-
 // Host is the operating system as the edge sees it.
 type Host interface {
 	Observe(want host.Want) (host.State, error)
 	Ensure(want host.Desired) error
 	Changed() <-chan struct{}
+	// LinksLost receives the indexes of links that were lost, before Changed and before anything is observed.
+	LinksLost() <-chan int
 	Close() error
 }
 
@@ -269,7 +247,7 @@ func (p pathProbes) Close() error {
 }
 
 // openPathProbes must run in the network namespace of the underlay.
-func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error) {
+func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error) {
 	prober, err := pathmtu.OpenBy(tep, ifindex)
 	if err != nil {
 		return nil, err
@@ -277,19 +255,19 @@ func openPathProbes(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, 
 	return pathProbes{pathmtu.NewMonitor(prober, log), prober}, nil
 }
 
-func openLiveness(log *slog.Logger) (Liveness, error) {
-	m, err := bfd.NewMonitor(log)
+func openReplication(o replica.Options) (gateway.Replicator, error) {
+	r, err := replica.New(o)
 	if err != nil {
 		return nil, err
 	}
-	return m, nil
+	return r, nil
 }
 
 // dataPathConfig is the part of e that needs programs to be loaded anew when it changes.
 func dataPathConfig(e overlay.Edge, opts RunOptions) datapath.Config {
 	cfg := datapath.Config{
 		Name: e.Name, FlowCache: e.FlowCache, FDB: e.FDB, Tables: e.Tables, PinRoot: opts.PinRoot,
-		Transit: plan.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(self(e)),
+		Transit: plan.HasTransit(e), Timing: opts.Timing, ProbeMAC: prove.MAC(gateway.Self(e)),
 	}
 	if e.Firewall != nil {
 		fw := *e.Firewall

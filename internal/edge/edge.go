@@ -7,36 +7,34 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/failover"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/hostevent"
+	"github.com/selvage/selvage/internal/liveness"
+	"github.com/selvage/selvage/internal/loop"
+	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
+	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/rib"
+	"github.com/selvage/selvage/internal/transaction"
 	"github.com/selvage/selvage/internal/writer"
 )
 
 // settle is how long a start waits for next hops to answer before it goes on without.
 const settle = 300 * time.Millisecond
-
-// changeHost names the fault of a host that does not let itself be changed.
-const changeHost = "change the host"
-
-// applyTables names the fault of tables that are not in force.
-const applyTables = "apply to the data path"
-
-// observeHost names the fault of a host that does not let itself be read.
-const observeHost = "observe the host"
 
 // edge is one running edge. The goroutine of Run owns and changes it; the
 // API's read it. So Run's changes what they read under the mu of state, and they hold it
@@ -51,24 +49,26 @@ type edge struct {
 
 	successor successor // of dp
 	adopted   bool
-	paths     paths
-	reports   reports
+	mtus      *discovery.Discovery
 	writer    *writer.Writer
-	watched   watched
+	liveness  *liveness.Watch
 	alarms    alarms
-	natWatch  natWatch
 	problems  []problem.Problem // of the last reconciliation
-	faults    faults            // of what is tried again, by what it is
+	faults    *fault.Faults
 
-	ns       namespace
+	ns       namespace.Namespace
 	offloads *schedule.Probes
 
-	egress     egress
-	bgp        peering
-	hostEvents hostEvents
-	loops      loops
+	role        *gateway.Role
+	replication *gateway.Replication
+	lease       gateway.Lease
+	failover    *failover.Failover
 
-	transactions transactions
+	bgp        *peering.Peering
+	hostEvents *hostevent.Follower
+	loops      *loop.Guard
+
+	transactions *transaction.Transactions
 	jobs         jobs
 }
 
@@ -76,17 +76,11 @@ type edge struct {
 type state struct {
 	mu         sync.RWMutex
 	configured overlay.Edge
-	config     overlay.Edge // that, and what BGP told of other edges
-	ruled      ruled        // the policy of config
-	left       error        // what of the tables could not be written
-	dp         *DataPath    // nil when the edge stops
+	config     overlay.Edge  // that, and what BGP told of other edges
+	policies   plan.Policies // of config
+	left       error         // what of the tables could not be written
+	dp         *DataPath     // nil when the edge stops
 	hostState  host.State
-}
-
-// jobs are what has to be done by the goroutine of Run.
-type jobs struct {
-	todo  chan func()
-	ended chan struct{} // closed when it takes no more of them
 }
 
 // start opens the data path, or adopts a running one, and makes it current.
@@ -101,18 +95,18 @@ func (e *edge) start(ctx context.Context) error {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
-	if err := e.egress.keepLease(dp); err != nil {
+	if err := e.keepLease(dp); err != nil {
 		return err
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
-	e.faults.report(rememberGateways, e.egress.role.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted))
-	e.bgp.remember(e.adopted)
+	e.failover.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted)
+	e.bgp.Remember(e.adopted)
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
-	e.hostEvents.follow()
-	e.bgp.follow()
-	freeMemory(e.state.config)
+	e.hostEvents.Follow(dp.HostEvents)
+	e.bgp.Follow()
+	transaction.FreeMemory(e.state.config)
 	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.state.config.Segments), "ports", len(e.state.config.Ports))
 	return nil
@@ -144,130 +138,61 @@ func unresolved(e overlay.Edge, v host.State) bool {
 	})
 }
 
-var errStopping = errors.New("the edge is stopping")
-
-// inLoop has f done by the goroutine of Run, in its network namespace and while
-// nothing changes.
-func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
-	done := make(chan struct{})
-	job := func() {
-		defer close(done)
-		result, err = f()
-	}
-	select {
-	case j.todo <- job:
-		<-done
-		return result, err
-	case <-j.ended:
-		return result, errStopping
-	}
-}
-
-// loop reconciles, ages and reloads until ctx ends. An error means that the
-// edge cannot go on.
-func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
-	resync := time.NewTicker(e.opts.Resync)
-	defer resync.Stop()
-	age := newAgeTicker(e.state.config.FDB.Ageing)
-	defer age.Stop()
-	defer close(e.jobs.ended)
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
-	e.alarms.limits.Look(e.state.dp.Limits)
-	for {
-		age.set(e.state.config.FDB.Ageing)
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			return fmt.Errorf("serve the API: %w", err)
-		case <-e.host.Changed():
-			e.reconcile()
-		case <-resync.C:
-			e.reconcile()
-			e.alarms.look(e)
-		case <-e.bgp.remotes:
-			e.reconcile()
-		case <-e.bgp.missed:
-			e.bgp.lookMissedHosts()
-		case <-e.bgp.complete:
-			if e.bgp.sweep() {
-				e.reconcile()
-			}
-		case <-e.paths.found:
-			e.reconcile()
-		case <-tick.C:
-			e.tick()
-		case <-age.C:
-			e.age()
-			e.bgp.lookHosts()
-			e.reports.expire()
-		case job := <-e.jobs.todo:
-			job()
-		case <-hangup:
-			e.transactions.reload()
-		}
-	}
-}
-
-// tickEvery is how often time passes for the data path, and hosts that came to a port are
-// told of.
-const tickEvery = 50 * time.Millisecond
-
-func (e *edge) tick() {
-	e.hostEvents.announceMoves()
-	e.reports.follow()
-	e.loops.follow()
-	e.faults.report("advance the clock of the data path", e.state.dp.Clock.Tick())
-}
-
 // reconcile makes host and data path what the configuration asks for. What
 // does not work is reported and tried again at the next event or tick.
 func (e *edge) reconcile() {
 	begin := time.Now()
-	e.bgp.merge()
+	e.bgp.Merge()
+	losses := e.writer.Losses()
 	hostState, err := e.host.Observe(plan.Want(e.state.config))
 	if err == nil && e.ensure(hostState) {
 		hostState, err = e.host.Observe(plan.Want(e.state.config))
 	}
-	e.faults.report(observeHost, err)
+	e.faults.Report(observeHost, err)
 	if err != nil {
 		return
 	}
-	planned, err := e.planTables(hostState, e.paths.probe(hostState))
+	planned, err := e.planTables(writer.Snapshot{Edge: e.state.config, HostState: hostState, Probed: e.mtus.Probe(e.state.config, hostState), Losses: losses})
 	if err != nil {
-		e.faults.report(applyTables, err)
+		e.faults.Report(applyTables, err)
 		return
 	}
-	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
+	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
 	came, err := e.apply(planned)
-	now := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems())
+	now := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
 	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}
-	e.faults.report(applyTables, err)
-	e.egress.announcer.Announce(came)
-	e.faults.report(replicateProblem, e.egress.replication.Set(e.state.config))
+	e.faults.Report(applyTables, err)
+	e.failover.Announce(came)
+	e.faults.Report(replicateProblem, e.replication.Set(e.state.config))
 	if err == nil {
 		e.release(hostState)
 	}
-	e.watched.watchOver(hostState)
+	e.liveness.Follow(e.state.config, e.writer.InForce().Paths.PathPolicies, hostState.Routes)
 	alarm.LogChanges(e.log, was, now)
 	if err == nil {
-		e.bgp.applied(max(time.Since(begin), time.Nanosecond))
-		e.bgp.lookPorts(hostState)
+		e.bgp.Applied(max(time.Since(begin), time.Nanosecond))
+		e.bgp.LookPorts(hostState)
 	}
 }
 
+// linkLost has flows leave a link at once, whether or not paths are watched, and ends the sessions by it.
+func (e *edge) linkLost(ifindex int) {
+	e.failover.LinkLost(ifindex)
+	e.liveness.LinkLost(ifindex)
+}
+
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
-func (e *edge) planTables(hostState host.State, probed map[overlay.Pair]int) (*writer.Planned, error) {
-	config, ruled, noLearning, keep := e.state.config, e.state.ruled, plan.NoLearning(e.state.configured, e.state.config), e.bgp.known.IsSettling()
+func (e *edge) planTables(from writer.Snapshot) (*writer.Planned, error) {
+	config, hostState := from.Edge, from.HostState
+	policies, noLearning, keep := e.state.policies, plan.NoLearning(e.state.configured, e.state.config), e.bgp.IsSettling()
 	return e.writer.Plan(writer.Change{
-		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: writer.Snapshot{Edge: config, HostState: hostState, Probed: probed},
+		DataPath: cmp.Or(e.successor.dp, e.state.dp).writes(), Snapshot: from,
 		Plan: func(s writer.Selection) (fib.Tables, []problem.Problem) {
 			tables, problems := plan.DesiredBy(s.Routing, config, hostState, s.Paths.PathPolicies)
 			tables.NoLearning, tables.Keep = noLearning, keep
-			tables.Firewall, tables.EgressRules = ruled.policy, ruled.egress
+			tables.Firewall, tables.EgressRules = policies.Firewall, policies.Egress
 			plan.Translate(&tables, config, hostState, s.Gateways.State)
 			s.Gateways.Lease(tables.Egress)
 			return tables, problems
@@ -281,7 +206,7 @@ func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	defer e.state.mu.Unlock()
 	applied, err := e.writer.Apply(p)
 	e.state.hostState, e.problems = p.HostState, applied.Problems
-	e.bgp.left = rib.LeftOut(err).Routes
+	e.bgp.SetLeftOut(rib.LeftOut(err).Routes)
 	if applied.Begun {
 		e.succeed()
 	}
@@ -295,7 +220,7 @@ func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	if err != nil {
 		e.problems = append(e.problems, problem.Error("tables are in force, but for parts: %v", err))
 	}
-	e.paths.probed = p.Probed
+	e.mtus.SetApplied(p.Probed)
 	return applied.Came, nil
 }
 
@@ -304,12 +229,20 @@ func (e *edge) succeed() {
 	if e.successor.dp == nil {
 		return
 	}
-	e.hostEvents.unfollow()
+	e.hostEvents.Unfollow()
 	err := e.state.dp.Owner.Close()
 	e.state.dp, e.successor.dp = e.successor.dp, nil
-	e.hostEvents.follow()
-	e.faults.report(closeDataPath, err)
-	e.faults.report(keepLease, e.egress.keepLease(e.state.dp)) // until now it was the former handle's
+	e.hostEvents.Follow(e.state.dp.HostEvents)
+	e.faults.Report(closeDataPath, err)
+	e.faults.Report(leaseProblem, e.keepLease(e.state.dp)) // until now it was the former handle's
+}
+
+// keepLease has the lease of egress addresses be of a data path from now on; nil has none.
+func (e *edge) keepLease(dp *DataPath) error {
+	if dp == nil {
+		return e.lease.Of(nil)
+	}
+	return e.lease.Of(dp.Clock)
 }
 
 // ensure changes the host before the tables are changed: devices that they will
@@ -323,7 +256,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 	again = again || hostState.GRODevice == (host.GRODevice{})
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
 	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
-	e.faults.report(changeHost, e.host.Ensure(holds))
+	e.faults.Report(changeHost, e.host.Ensure(holds))
 	return again
 }
 
@@ -331,7 +264,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 func (e *edge) release(hostState host.State) {
 	if holds := plan.HostConfig(e.state.config, hostState); len(unwanted(holds, hostState)) > 0 {
 		holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
-		e.faults.report(changeHost, e.host.Ensure(holds))
+		e.faults.Report(changeHost, e.host.Ensure(holds))
 	}
 }
 
@@ -342,52 +275,17 @@ func unwanted(holds host.Desired, hostState host.State) []uint16 {
 	})
 }
 
-func (e *edge) age() {
-	e.state.mu.Lock()
-	aged, err := e.state.dp.Tables.Age(e.state.config.FDB.Ageing)
-	e.state.mu.Unlock()
-	e.faults.report("age the FDB", err)
-	if aged > 0 {
-		e.log.Debug("FDB entries aged", "entries", aged)
-	}
-}
-
-// applyConfig makes host, data path and BGP what the configuration that is wanted asks for.
-func (e *edge) applyConfig() {
-	e.bgp.configure()
-	e.reconcile()
-	e.bgp.follow()
-}
-
-// reopen loads the programs anew when next needs that, beside those that are in force: they are steered
-// meanwhile, and replaced by the next tables. After an error they stay.
-func (e *edge) reopen(next overlay.Edge) error {
-	was, will := e.successor.cfg, dataPathConfig(next, e.opts)
-	if reflect.DeepEqual(was, will) {
-		return nil
-	}
-	if err := e.successor.open(e.opts.OpenDataPath, will, e.state.dp); err != nil {
-		err = fmt.Errorf("open the data path: %w", err)
-		// Pins may be those of the one that failed.
-		if again := e.successor.open(e.opts.OpenDataPath, was, e.state.dp); again != nil {
-			err = errors.Join(err, fmt.Errorf("open the previous data path: %w", again))
-		}
-		return err
-	}
-	return nil
-}
-
 // stop lets go of the data path; remove also takes it and the changes of the
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
-	e.hostEvents.unfollow()
-	unspoken := e.bgp.end(!remove) // first, so that the others send no more
+	e.hostEvents.Unfollow()
+	unspoken := e.bgp.End(!remove) // first, so that the others send no more
 	e.state.mu.Lock()
 	dp := e.state.dp
 	unopened := e.successor.close()
 	e.state.dp = nil
 	e.state.mu.Unlock()
-	unspoken = errors.Join(unspoken, unopened, e.egress.keepLease(nil))
+	unspoken = errors.Join(unspoken, unopened, e.keepLease(nil))
 	if dp == nil {
 		return unspoken
 	}
@@ -396,77 +294,14 @@ func (e *edge) stop(remove bool) error {
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
-		return errors.Join(unspoken, e.egress.replication.Close(), e.watched.close(false), dp.Owner.Close())
+		return errors.Join(unspoken, e.replication.Close(), e.liveness.Close(false), dp.Owner.Close())
 	}
 	e.log.Info("edge stops")
 	e.writer.Stand()
-	left := e.watched.close(true) // first, so that the remotes send no more while it ends
-	err := errors.Join(unspoken, left, e.egress.replication.Close(), dp.Owner.Remove())
+	left := e.liveness.Close(true) // first, so that the remotes send no more while it ends
+	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
 	return errors.Join(err, e.host.Ensure(host.Desired{}))
-}
-
-// allProblems are those of the tables, the paths and of what is tried again. mu is held.
-func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.egress.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.natWatch.guard.Problems, e.offloads.Problems(e.state.config), e.bgp.problems(), e.hostEvents.frozen.Problems(time.Now()), e.loops.problems(time.Now()), e.transactions.problems())
-	faults := e.faults.all()
-	for _, what := range slices.Sorted(maps.Keys(faults)) {
-		problems = append(problems, problem.Problem{Severity: faultSeverity(what), Text: fmt.Sprintf("%s: %v", what, faults[what])})
-	}
-	return problems
-}
-
-// Faults that other files name too, or that are minor.
-const (
-	probeMTUs        = "probe path MTUs"
-	readReports      = "read the path MTUs that ICMP messages reported"
-	decideReport     = "end a report of a path MTU"
-	rememberGateways = "save the states of gateways"
-	replicateProblem = "replicate sessions"
-	announceProblem  = "announce egress addresses"
-	resolveProblem   = "resolve the next hops of uplinks"
-	keepLease        = "keep the lease of egress addresses"
-	writeTables      = "write tables in the network namespace of the edge"
-	closeDataPath    = "close the data path that was replaced"
-)
-
-// minorFaults are those with which packets still go where they should.
-var minorFaults = []string{
-	probeMTUs, readReports, decideReport, rememberGateways, replicateProblem, resolveProblem, gateway.RefreshReplicas,
-	closeDataPath, keepRevisions,
-}
-
-func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || schedule.IsMinor(what) {
-		return problem.SeverityWarning
-	}
-	return problem.SeverityError
-}
-
-// ageTicker ticks ten times in an ageing time, and every ten seconds at least:
-// idle flows are forgotten even where MAC addresses live for ever (zero).
-type ageTicker struct {
-	*time.Ticker
-	ageing time.Duration
-}
-
-func newAgeTicker(ageing time.Duration) *ageTicker {
-	return &ageTicker{time.NewTicker(tenth(ageing)), ageing}
-}
-
-func (a *ageTicker) set(ageing time.Duration) {
-	if ageing != a.ageing {
-		a.Reset(tenth(ageing))
-		a.ageing = ageing
-	}
-}
-
-func tenth(ageing time.Duration) time.Duration {
-	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
-	if ageing <= 0 {
-		return longest
-	}
-	return min(max(ageing/10, shortest), longest)
 }

@@ -25,8 +25,10 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -62,6 +64,7 @@ type world struct {
 	limits    []datapath.LimitUsage
 	adopted   bool
 	changed   chan struct{}
+	linksLost chan int
 	renewals  atomic.Int64 // of the lease
 	// Of the fake liveness:
 	peers    []bfd.Peer
@@ -105,7 +108,7 @@ func newWorld(t *testing.T) *world {
 	if _, already := parallel.LoadOrStore(t, true); !already {
 		t.Parallel()
 	}
-	w := &world{t: t, hangups: make(chan os.Signal, 1), reads: map[string]int{}, ceilings: map[overlay.Pair]int{}, changed: make(chan struct{}, 1), found: make(chan struct{}, 1), died: make(chan struct{}, 1), failing: map[string]error{}}
+	w := &world{t: t, hangups: make(chan os.Signal, 1), reads: map[string]int{}, ceilings: map[overlay.Pair]int{}, changed: make(chan struct{}, 1), linksLost: make(chan int, 1), found: make(chan struct{}, 1), died: make(chan struct{}, 1), failing: map[string]error{}}
 	w.limits = someLimits(2)
 	w.events = map[string]uint64{"hit": 10, "miss": 2, "stale": 5, "revalidated": 3, "evicted": 1, "learned": 4}
 	w.config = overlay.Edge{
@@ -133,10 +136,10 @@ func newWorld(t *testing.T) *world {
 		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
 		RemoveAtExit: true, Resync: time.Hour, Hangup: w.hangups, Load: w.load, Parse: w.parse, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
-		OpenProbes: func(tep netip.Addr, _ int, _ *slog.Logger) (PathProbes, error) {
+		OpenProbes: func(tep netip.Addr, _ int, _ *slog.Logger) (discovery.Probes, error) {
 			return fakeProbes{w, tep}, w.call("probe from " + tep.String())
 		},
-		OpenLiveness: func(*slog.Logger) (Liveness, error) { return fakeLiveness{w}, w.call("watch") },
+		OpenLiveness: func(*slog.Logger) (liveness.Monitor, error) { return fakeLiveness{w}, w.call("watch") },
 	}
 	return w
 }
@@ -319,6 +322,7 @@ func (h fakeHost) Ensure(want host.Desired) error {
 }
 
 func (h fakeHost) Changed() <-chan struct{} { return h.w.changed }
+func (h fakeHost) LinksLost() <-chan int    { return h.w.linksLost }
 func (h fakeHost) Close() error             { return h.w.call("close host") }
 
 // Of two that are open at once, each is steered and closed by itself.
@@ -606,6 +610,7 @@ func (l fakeLiveness) Results() map[overlay.Pair]bfd.Result {
 
 func (l fakeLiveness) Changed() <-chan struct{}    { return l.w.died }
 func (l fakeLiveness) Leave(context.Context) error { return l.w.call("leave") }
+func (l fakeLiveness) LinkLost(int)                {}
 func (l fakeLiveness) Close() error                { return l.w.call("close liveness") }
 
 var errFake = errors.New("so the test wants it")

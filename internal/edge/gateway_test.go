@@ -297,33 +297,6 @@ func TestUnansweredReports(t *testing.T) {
 	}
 }
 
-// What nobody confirms ends, and so does what a probe decides later.
-func TestObeyedReportsEnd(t *testing.T) {
-	pair := overlay.Pair{Local: tep, Remote: remote}
-	now := time.Now()
-	for name, c := range map[string]struct {
-		age   time.Duration
-		found pathmtu.Result
-		want  int
-	}{
-		"young":                {time.Minute, pathmtu.Result{State: pathmtu.Unanswered}, 1400},
-		"old":                  {reportLife + time.Second, pathmtu.Result{State: pathmtu.Unanswered}, 0},
-		"answered since":       {time.Minute, pathmtu.Result{State: pathmtu.Confirmed, MTU: 1550, When: now}, 1550},
-		"answered before":      {time.Minute, pathmtu.Result{State: pathmtu.Confirmed, MTU: 1550, When: now.Add(-time.Hour)}, 1400},
-		"smaller than it said": {time.Minute, pathmtu.Result{State: pathmtu.Unanswered, MTU: 1390}, 1390},
-	} {
-		r, probed := newReports(&edge{}), map[overlay.Pair]int{}
-		r.obeyed[pair] = report{1400, now.Add(-c.age)}
-		if c.found.MTU > 0 {
-			probed[pair] = c.found.MTU
-		}
-		r.obey(probed, map[overlay.Pair]pathmtu.Result{pair: c.found}, now)
-		if probed[pair] != c.want {
-			t.Errorf("%s: %d, want %d", name, probed[pair], c.want)
-		}
-	}
-}
-
 func TestTrace(t *testing.T) {
 	w := newGatewayWorld(t)
 	c, _ := w.run()

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -330,27 +329,6 @@ func TestBalance(t *testing.T) {
 			w.mu.Unlock()
 			w.within("problem over", func() bool { return !w.problem(c, "uneven") })
 		})
-	}
-}
-
-// The default is the real monitor: it opens without sockets and closes.
-func TestOpenLiveness(t *testing.T) {
-	w := newWorld(t)
-	m, err := openLiveness(w.opts.Logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Set(nil); err != nil || len(m.Results()) > 0 {
-		t.Errorf("set: %v, results %v", err, m.Results())
-	}
-	if err := m.Leave(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if err := m.Close(); err != nil || m.Close() != nil {
-		t.Errorf("close: %v", err)
-	}
-	if err := m.Set(nil); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("set after close: %v", err)
 	}
 }
 

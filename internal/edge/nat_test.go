@@ -11,7 +11,6 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/replica"
 )
 
@@ -132,43 +131,6 @@ func TestNATStatus(t *testing.T) {
 		if !strings.Contains(text, line) {
 			t.Errorf("metrics lack %q", line)
 		}
-	}
-}
-
-// Alarms are raised when something fills, stay until it is clearly better, and drops count
-// from one sweep to the next.
-func TestNATAlarms(t *testing.T) {
-	config := overlay.Egress{NATSessions: 100}
-	filled := func(natSessions, used int, drops map[string]uint64, lost uint64) natGuard {
-		return natGuard{
-			gcStats:   datapath.NATGCStats{Sessions: natSessions},
-			pressures: []datapath.PortUsage{{Policy: "web", Proto: 6, Egress: pool, Used: used, Size: 100}}, drops: drops, natEventsLost: lost, known: true,
-		}
-	}
-	var was natGuard
-	for i, c := range []struct {
-		now  natGuard
-		want []string
-	}{
-		{filled(10, 10, map[string]uint64{reasonExhausted: 5}, 3), nil}, // the counts of before are no news
-		{filled(80, 79, map[string]uint64{reasonExhausted: 5}, 3), []string{"80 of 100 sessions"}},
-		{filled(76, 80, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 sessions", "80 of 100 tcp ports of 203.0.113.10"}},
-		{filled(74, 76, map[string]uint64{reasonExhausted: 5}, 3), []string{"76 of 100 tcp ports"}},
-		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4),
-			[]string{"1 of 100 sessions", "1 sessions began or ended", "2 packets were just dropped because no gateway", "2 packets were just dropped because no port"}},
-		{filled(1, 1, map[string]uint64{reasonExhausted: 7, reasonFull: 1, reasonNoGateway: 2}, 4), nil},
-	} {
-		c.now.evaluate(was, config)
-		if len(c.now.Problems) != len(c.want) {
-			t.Errorf("sweep %d: %q, want %q", i, c.now.Problems, c.want)
-		} else {
-			for j, want := range c.want {
-				if !strings.Contains(c.now.Problems[j].Text, want) {
-					t.Errorf("sweep %d: %q, want %q", i, c.now.Problems[j].Text, want)
-				}
-			}
-		}
-		was = c.now
 	}
 }
 
@@ -357,19 +319,5 @@ func TestRefresh(t *testing.T) {
 		if r.Inside.Addr() != inside(1) {
 			t.Errorf("%s is refreshed", r.Inside)
 		}
-	}
-}
-
-// A table that makes room by dropping sessions early is an alarm that says how many, while it does so.
-func TestNATEarlyDropAlarm(t *testing.T) {
-	was := natGuard{known: true, earlyDropped: 4}
-	next := natGuard{known: true, earlyDropped: 7}
-	next.evaluate(was, overlay.Egress{NATSessions: 1000})
-	if len(next.Problems) != 1 || !strings.Contains(next.Problems[0].Text, "just now 3 that were over or unanswered made room") {
-		t.Errorf("problems %v", next.Problems)
-	}
-	later := natGuard{known: true, earlyDropped: 7}
-	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.Problems) != 0 {
-		t.Errorf("problems %v when it is over", later.Problems)
 	}
 }

@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/pathmtu"
 )
 
 var (
@@ -87,30 +84,6 @@ func TestNextHopsOfOneThatDoesNotReflect(t *testing.T) {
 	for _, p := range fetched(t, c.TEPs)[0].Paths {
 		if p.State != "dead" || p.Why != "no packet for 150ms" {
 			t.Errorf("path %+v", p)
-		}
-	}
-}
-
-func TestJointPathMTU(t *testing.T) {
-	early, late := time.Unix(100, 0), time.Unix(200, 0)
-	confirmed := func(mtu int, when time.Time) pathmtu.Result {
-		return pathmtu.Result{State: pathmtu.Confirmed, MTU: mtu, When: when}
-	}
-	for _, c := range []struct {
-		name       string
-		a, b, want pathmtu.Result
-	}{
-		{"the least", confirmed(1500, early), confirmed(1400, late), confirmed(1400, early)},
-		{"one is silent", confirmed(1500, late), pathmtu.Result{State: pathmtu.Unanswered, When: early}, confirmed(1500, late)},
-		{"one is silent now", confirmed(1500, late), pathmtu.Result{State: pathmtu.Unanswered, MTU: 1400, When: early}, confirmed(1400, late)},
-		{"one is not known yet", confirmed(1500, late), pathmtu.Result{State: pathmtu.Probing}, pathmtu.Result{State: pathmtu.Probing, MTU: 1500}},
-		{"both are silent", pathmtu.Result{State: pathmtu.Unanswered, When: early}, pathmtu.Result{State: pathmtu.Unanswered, When: early},
-			pathmtu.Result{State: pathmtu.Unanswered, When: early}},
-	} {
-		for _, got := range []pathmtu.Result{joint(c.a, c.b), joint(c.b, c.a)} {
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.name, diff)
-			}
 		}
 	}
 }

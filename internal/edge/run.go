@@ -25,14 +25,25 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
+	"github.com/selvage/selvage/internal/failover"
+	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/hostevent"
+	"github.com/selvage/selvage/internal/liveness"
+	"github.com/selvage/selvage/internal/loop"
+	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
+	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/replica"
+	"github.com/selvage/selvage/internal/transaction"
+	"github.com/selvage/selvage/internal/writer"
 )
 
 // defaultResync is how often everything is compared again without an event.
@@ -73,8 +84,8 @@ type RunOptions struct {
 	Parse        func(config.Source) (overlay.Edge, error)
 	OpenDataPath func(datapath.Config) (*DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
-	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (PathProbes, error)
-	OpenLiveness func(log *slog.Logger) (Liveness, error)
+	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error)
+	OpenLiveness func(log *slog.Logger) (liveness.Monitor, error)
 
 	OpenReplication func(o replica.Options) (gateway.Replicator, error)
 	OpenSpeaker     func(ctx context.Context, o speaker.Options) (bgp.Speaker, error)
@@ -86,7 +97,7 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.Logger = slog.Default()
 	}
 	o.Resync, o.Sweep = cmp.Or(o.Resync, defaultResync), cmp.Or(o.Sweep, alarm.SweepLeast)
-	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, natSweep), cmp.Or(o.Linger, evpn.Linger)
+	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, alarm.NATSweepLeast), cmp.Or(o.Linger, evpn.Linger)
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
 	}
@@ -109,15 +120,20 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.OpenProbes = openPathProbes
 	}
 	if o.OpenLiveness == nil {
-		o.OpenLiveness = openLiveness
+		o.OpenLiveness = liveness.OpenMonitor
 	}
 	if o.OpenReplication == nil {
 		o.OpenReplication = openReplication
 	}
 	if o.OpenSpeaker == nil {
-		o.OpenSpeaker = openSpeaker
+		o.OpenSpeaker = peering.OpenSpeaker
 	}
 	return o
+}
+
+// transactions are the options of those.
+func (o RunOptions) transactions() transaction.Options {
+	return transaction.Options{Path: o.ConfigPath, StateDir: o.StateDir, Load: o.Load, Parse: o.Parse}
 }
 
 // hangups are Hangup, or SIGHUPs until ignore is called.
@@ -142,11 +158,11 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	hangup, ignore := opts.hangups()
 	defer ignore()
 
-	first, passedOver, err := opts.loadFirst()
+	first, passedOver, err := transaction.First(opts.transactions())
 	if err != nil {
 		return err
 	}
-	cfg := first.edge
+	cfg := first.Edge
 	lock, err := acquire(opts.RuntimeDir, cfg.Name)
 	if err != nil {
 		return err
@@ -164,23 +180,24 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return fmt.Errorf("watch the host: %w", err)
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	opts.OpenLiveness = withLinks(opts.OpenLiveness, h)
 
-	ns, err := openNamespace()
+	ns, err := namespace.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ns.close()) }()
+	defer func() { err = errors.Join(err, ns.Close()) }()
 	e := newEdge(opts, first, h, ns)
 	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
-	e.faults.report(startConfiguration, passedOver)
-	endWriter := goWait(context.WithoutCancel(ctx), func(ctx context.Context) {
-		e.writer.Run(ctx, func(err error) { e.faults.report(writeTables, err) })
+	e.faults.Report(transaction.StartConfiguration, passedOver)
+	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
+		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
 	})
-	endAnnouncer, endLease := goWait(ctx, e.egress.announceAddresses), goWait(ctx, func(ctx context.Context) { e.egress.lease.Keep(ctx, e.log) })
+	endLinks := background.OnEach(h.LinksLost(), e.linkLost)
+	endAnnouncer, endLease := background.Start(ctx, e.failover.AnnounceAddresses), background.Start(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
 	defer func() {
-		e.hostEvents.unfollow()
-		err = errors.Join(err, e.bgp.end(true), e.paths.close(), e.watched.close(false), e.egress.replication.Close())
+		endLinks()
+		e.hostEvents.Unfollow()
+		err = errors.Join(err, e.bgp.End(true), e.mtus.Close(), e.liveness.Close(false), e.replication.Close())
 		endAnnouncer()
 		endLease()
 		endWriter()
@@ -188,10 +205,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	if err := e.start(ctx); err != nil {
 		return err
 	}
-	if first.When.IsZero() {
-		first.When, first.By = e.started, "edge"
-		e.transactions.keep(first.Revision, false)
-	}
+	e.transactions.KeepFirst(e.started)
 	gate.Open(handler(e))
 	end := e.follow(ctx)
 	broken := e.loop(ctx, hangup, srv.Failed())
@@ -201,28 +215,41 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 }
 
 // newEdge is an edge with nothing open but what it is given.
-func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
-	cfg := first.edge
+func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.Namespace) *edge {
+	cfg := first.Edge
 	e := &edge{
 		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
-		started: time.Now(), state: state{configured: cfg, config: cfg, ruled: first.rules},
+		started: time.Now(), state: state{configured: cfg, config: cfg, policies: first.Policies},
 		jobs: jobs{make(chan func()), make(chan struct{})},
 		ns:   ns,
 	}
-	e.faults.log = e.log
-	e.transactions = newTransactions(e, first, e.reopen, e.applyConfig)
-	e.egress = newEgress(e)
-	e.writer = e.egress.writer
-	e.watched = newWatched(e, func() {
-		e.egress.steerAndSave()
-		e.bgp.failNeighbours()
+	e.faults = fault.New(e.log)
+	o := opts.transactions()
+	o.Log, o.Report = e.log, e.faults.Report
+	e.transactions = transaction.New(o, configured{e}, e.jobs, first)
+	nat := sessionsOf{&e.state}
+	e.replication = gateway.NewReplication(gateway.ReplicationOptions{
+		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
 	})
-	e.bgp = newPeering(e)
-	e.reports = newReports(e)
-	e.paths = newPaths(e)
-	e.natWatch = newNATWatch(e)
-	e.loops = newLoops(e)
-	e.hostEvents = newHostEvents(e)
+	e.role = gateway.NewRole(e.log, e.replication)
+	e.liveness = liveness.New(liveness.Options{
+		Open: e.opts.OpenLiveness, Gateway: e.role, Log: e.log, Report: e.faults.Report,
+		Changed: func() {
+			e.failover.Steer()
+			e.bgp.FailNeighbours()
+		},
+	})
+	e.writer = writer.New(writer.Options{Edge: cfg, Role: e.role, Liveness: e.liveness, Enter: e.ns.Enter})
+	e.failover = failover.New(failover.Options{
+		Edge: steered{e}, Writer: e.writer, Role: e.role, Replication: e.replication, NAT: nat, Log: e.log, Report: e.faults.Report,
+	})
+	e.bgp = peering.New(peering.Options{
+		Edge: peered{e}, Writer: e.writer, Owned: e.role.Owned, Failed: e.liveness.Failed, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
+		Enter: e.ns.Enter, Log: e.log, Report: e.faults.Report,
+	})
+	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: e.log, Report: e.faults.Report})
+	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: e.log, Report: e.faults.Report})
+	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	return e
 }
@@ -231,9 +258,9 @@ func newEdge(opts RunOptions, first candidate, h Host, ns namespace) *edge {
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, e.egress.watch, e.natWatch.run, e.egress.replication.Follow, e.egress.replication.Refresh, e.egress.resolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.offloads.Run,
 	} {
-		ends = append(ends, goWait(ctx, watch))
+		ends = append(ends, background.Start(ctx, watch))
 	}
 	return func() {
 		for _, end := range ends {

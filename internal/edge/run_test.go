@@ -23,6 +23,7 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/transaction"
 )
 
 func TestStartWithWrongConfigurationTouchesNothing(t *testing.T) {
@@ -359,7 +360,7 @@ func TestReloadThatCannotBeAppliedIsRolledBack(t *testing.T) {
 	}
 	w.mu.Unlock()
 	w.hangup()
-	w.within("the failure is reported", func() bool { return w.problem(c, reloadConfiguration, errFake.Error()) })
+	w.within("the failure is reported", func() bool { return w.problem(c, transaction.ReloadConfiguration, errFake.Error()) })
 	w.within("the previous configuration is in force", func() bool {
 		s, err := c.Status(context.Background())
 		return err == nil && len(s.Segments) == 2 && s.FlowCache == good.FlowCache.Enabled && !w.problem(c, applyTables)

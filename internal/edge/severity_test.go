@@ -6,14 +6,16 @@ import (
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/bgp"
+	"github.com/selvage/selvage/internal/liveness"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/problem"
 )
 
 // A fault is an error unless it is known to leave packets alone; status has the worst first.
 func TestSeverityOfFaults(t *testing.T) {
 	for what, want := range map[string]problem.Severity{
-		applyTables: problem.SeverityError, changeHost: problem.SeverityError, bgp.ProblemRun: problem.SeverityError, watchLiveness: problem.SeverityError,
-		"anything else": problem.SeverityError, alarm.WatchFlowCache: problem.SeverityWarning, probeMTUs: problem.SeverityWarning,
+		applyTables: problem.SeverityError, changeHost: problem.SeverityError, bgp.ProblemRun: problem.SeverityError, liveness.WatchRemotes: problem.SeverityError,
+		"anything else": problem.SeverityError, alarm.WatchFlowCache: problem.SeverityWarning, discovery.ProbeMTUs: problem.SeverityWarning,
 	} {
 		if got := faultSeverity(what); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)

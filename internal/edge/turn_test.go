@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/transaction"
 )
 
 // loads has the edge's file read by config, and counts. The first time that gate is not nil, what was
@@ -68,30 +68,6 @@ func TestApplyDuringReload(t *testing.T) {
 	}
 }
 
-// Who has gone while it waited, or finds the edge ended, does not get the turn, and takes it from nobody.
-func TestTurn(t *testing.T) {
-	taken, ended := make(turn, 1), make(chan struct{})
-	if err := taken.take(t.Context(), ended); err != nil {
-		t.Fatal(err)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := taken.take(gone, ended); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	taken.pass()
-	if err := taken.take(gone, ended); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := taken.take(t.Context(), ended); err != nil {
-		t.Error(err)
-	}
-	close(ended)
-	if err := taken.take(t.Context(), ended); !errors.Is(err, errStopping) {
-		t.Error(err)
-	}
-}
-
 // Of two SIGHUPs the second is not forgotten because the first is being read.
 func TestTwoHangups(t *testing.T) {
 	w := writtenWorld(t, written)
@@ -139,14 +115,14 @@ func TestReloadBeforeConfirm(t *testing.T) {
 	}
 	w.write(edited("vni: 100", "vni: 101"))
 	w.hangup()
-	w.within("it is refused", func() bool { return w.problem(c, reloadConfiguration, "selvage confirm") })
+	w.within("it is refused", func() bool { return w.problem(c, transaction.ReloadConfiguration, "selvage confirm") })
 	if w.segments() != "blue red" {
 		t.Errorf("segments %q", w.segments())
 	}
 	if _, err := c.Config().Confirm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.within("the file is in force", func() bool { return w.segments() == "blue" && !w.problem(c, reloadConfiguration) })
+	w.within("the file is in force", func() bool { return w.segments() == "blue" && !w.problem(c, transaction.ReloadConfiguration) })
 }
 
 // A wrong number leaves a configuration that waits for its confirmation as it is; no number goes
@@ -237,7 +213,7 @@ func TestStateDirectoryThatIsNone(t *testing.T) {
 	w := writtenWorld(t, written)
 	w.opts.StateDir = w.opts.ConfigPath
 	c, _ := w.run()
-	if _, err := c.Config().Apply(t.Context(), w.query(more())); err != nil || w.segments() != "blue red" || !w.problem(c, keepRevisions) {
+	if _, err := c.Config().Apply(t.Context(), w.query(more())); err != nil || w.segments() != "blue red" || !w.problem(c, transaction.KeepRevisions) {
 		t.Errorf("%v, %+v", err, fetched(t, c.Status).Problems)
 	}
 }

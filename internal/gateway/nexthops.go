@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -127,7 +128,7 @@ func (r *Role) awaitNextHops(w electionInput) (why string) {
 		return ""
 	case r.resolveBy.IsZero():
 		r.resolveBy = w.now.Add(resolveTimeout)
-		wake(r.asks)
+		background.Notify(r.asks)
 	case !w.now.Before(r.resolveBy):
 		return ""
 	}

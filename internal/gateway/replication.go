@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
@@ -84,27 +85,10 @@ func (p *Replication) Set(e overlay.Edge) error {
 			return err
 		}
 		p.mu.Lock()
-		p.now, p.end = r, p.follow(r)
+		p.now, p.end = r, background.OnEach(r.Changed(), func(struct{}) { background.Notify(p.changed) })
 		p.mu.Unlock()
 	}
 	return r.Set(described(e, links))
-}
-
-// follow passes on what changes in r until the returned function is called.
-func (p *Replication) follow(r Replicator) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var owned sync.WaitGroup
-	owned.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.Changed():
-				wake(p.changed)
-			}
-		}
-	})
-	return func() { cancel(); owned.Wait() }
 }
 
 func (p *Replication) replicator() Replicator {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
@@ -100,15 +101,7 @@ func NewRole(log *slog.Logger, links Links) *Role {
 func (r *Role) Due() <-chan struct{} { return r.signal }
 
 // Wake has them judged anew.
-func (r *Role) Wake() { wake(r.signal) }
-
-// wake leaves a mark in a channel of capacity one.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (r *Role) Wake() { background.Notify(r.signal) }
 
 // Move judges all gateways and has sources go by those that are there. It says which addresses
 // came here, for those who tell the networks.

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/ethtool"
 )
 
 const (
@@ -25,78 +28,88 @@ const (
 // ChecksumDeviceName is the name of the checksummer of a UDP port.
 func ChecksumDeviceName(udpPort uint16) string { return fmt.Sprintf("svx%d", udpPort) }
 
+// devices are those that an edge makes: for checksums and for GRO. What it makes is in the record.
+type devices struct {
+	ns         netns.NsHandle
+	handle     *netlink.Handle
+	tool       *ethtool.Tool
+	held       *record
+	log        *slog.Logger
+	ungathered map[uint16]time.Time // UDP ports whose device for GRO could not be had, and when
+}
+
 // ensureChecksumDevices makes the kernel's tunnel devices that give every packet its
 // own outer UDP checksum, one for each UDP port of want. Those of gather are made too;
 // nothing depends on them, so that what prevents one is no error.
-func (h *Host) ensureChecksumDevices(want, gather []uint16) error {
+func (d *devices) ensureChecksumDevices(want, gather []uint16) error {
 	var errs []error
-	for _, port := range slices.Clone(h.held.ChecksumDevices) {
+	for _, port := range slices.Clone(d.held.ChecksumDevices) {
 		if !slices.Contains(want, port) && !slices.Contains(gather, port) {
-			errs = append(errs, h.releaseChecksumDevice(port))
+			errs = append(errs, d.releaseChecksumDevice(port))
 		}
 	}
 	for _, port := range want {
-		errs = append(errs, h.ensureChecksumDevice(port))
+		errs = append(errs, d.ensureChecksumDevice(port))
 	}
 	for _, port := range gather {
-		if slices.Contains(want, port) || time.Since(h.ungathered[port]) < gatherAgain {
+		if slices.Contains(want, port) || time.Since(d.ungathered[port]) < gatherAgain {
 			continue
 		}
-		if err := h.ensureChecksumDevice(port); err != nil {
-			first := h.ungathered[port].IsZero()
-			h.ungathered[port] = time.Now()
-			if slices.Contains(h.held.ChecksumDevices, port) {
-				errs = append(errs, h.releaseChecksumDevice(port))
+		if err := d.ensureChecksumDevice(port); err != nil {
+			first := d.ungathered[port].IsZero()
+			d.ungathered[port] = time.Now()
+			if slices.Contains(d.held.ChecksumDevices, port) {
+				errs = append(errs, d.releaseChecksumDevice(port))
 			}
 			if first {
-				h.log.Info("tunnel packets are not put together before the edge", "udp_port", port, "why", err)
+				d.log.Info("tunnel packets are not put together before the edge", "udp_port", port, "why", err)
 			}
 			continue
 		}
-		delete(h.ungathered, port)
+		delete(d.ungathered, port)
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Host) ensureChecksumDevice(port uint16) error {
+func (d *devices) ensureChecksumDevice(port uint16) error {
 	name := ChecksumDeviceName(port)
-	link, err := h.handle.LinkByName(name)
+	link, err := d.handle.LinkByName(name)
 	switch {
 	case gone(err):
-		if link, err = h.addChecksumDevice(port); err != nil {
+		if link, err = d.addChecksumDevice(port); err != nil {
 			return err
 		}
 	case err != nil:
 		return fmt.Errorf("look up %s: %w", name, err)
-	case !slices.Contains(h.held.ChecksumDevices, port) || !isChecksumDevice(link, port):
+	case !slices.Contains(d.held.ChecksumDevices, port) || !isChecksumDevice(link, port):
 		return fmt.Errorf("%s exists and is not this edge's: stop what made it or remove it with `ip link delete dev %s`, "+
 			"or give the segments with UDP checksums another UDP port", name, name)
 	}
 	if link.Attrs().RawFlags&unix.IFF_UP != 0 {
 		return nil
 	}
-	if err := h.handle.LinkSetIP6AddrGenMode(link, nl.IN6_ADDR_GEN_MODE_NONE); err != nil {
+	if err := d.handle.LinkSetIP6AddrGenMode(link, nl.IN6_ADDR_GEN_MODE_NONE); err != nil {
 		return fmt.Errorf("keep %s without an IPv6 address: %w", name, err)
 	}
 	// What cannot be enabled stays as it is: removing it would be an event, and
 	// so the next attempt.
-	if err := h.handle.LinkSetUp(link); err != nil {
-		return h.portTaken(port, fmt.Errorf("enable %s: %w", name, err))
+	if err := d.handle.LinkSetUp(link); err != nil {
+		return d.portTaken(port, fmt.Errorf("enable %s: %w", name, err))
 	}
 	return nil
 }
 
-func (h *Host) addChecksumDevice(port uint16) (netlink.Link, error) {
-	if err := h.held.addChecksumDevice(port); err != nil {
+func (d *devices) addChecksumDevice(port uint16) (netlink.Link, error) {
+	if err := d.held.addChecksumDevice(port); err != nil {
 		return nil, err
 	}
 	name := ChecksumDeviceName(port)
-	err := h.requestChecksumDevice(name, port)
+	err := d.requestChecksumDevice(name, port)
 	if err != nil {
-		err = h.portTaken(port, fmt.Errorf("create %s: %w", name, err))
-		return nil, errors.Join(err, h.held.dropChecksumDevice(port))
+		err = d.portTaken(port, fmt.Errorf("create %s: %w", name, err))
+		return nil, errors.Join(err, d.held.dropChecksumDevice(port))
 	}
-	link, err := h.handle.LinkByName(name)
+	link, err := d.handle.LinkByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", name, err)
 	}
@@ -108,8 +121,8 @@ func (h *Host) addChecksumDevice(port uint16) (netlink.Link, error) {
 // what the data path hands it and accepts nothing, whatever is sent to its UDP
 // port at any address of this host. Zero checksums are allowed on receipt
 // although nothing is received.
-func (h *Host) requestChecksumDevice(name string, port uint16) error {
-	sock, err := nl.GetNetlinkSocketAt(h.ns, netns.None(), unix.NETLINK_ROUTE)
+func (d *devices) requestChecksumDevice(name string, port uint16) error {
+	sock, err := nl.GetNetlinkSocketAt(d.ns, netns.None(), unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}
@@ -140,11 +153,11 @@ func (h *Host) requestChecksumDevice(name string, port uint16) error {
 
 // portTaken adds to err, where it means that the UDP port is in use, by what
 // and what to do.
-func (h *Host) portTaken(port uint16, err error) error {
+func (d *devices) portTaken(port uint16, err error) error {
 	if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	links, listErr := dump(h.handle.LinkList)
+	links, listErr := dump(d.handle.LinkList)
 	if listErr != nil {
 		return errors.Join(err, fmt.Errorf("list links: %w", listErr))
 	}
@@ -159,26 +172,26 @@ func (h *Host) portTaken(port uint16, err error) error {
 		"or give the segments with UDP checksums another UDP port", err, port, port)
 }
 
-func (h *Host) releaseChecksumDevice(port uint16) error {
+func (d *devices) releaseChecksumDevice(port uint16) error {
 	name := ChecksumDeviceName(port)
-	link, err := h.handle.LinkByName(name)
+	link, err := d.handle.LinkByName(name)
 	switch {
 	case gone(err):
 	case err != nil:
 		return fmt.Errorf("look up %s: %w", name, err)
 	case isChecksumDevice(link, port): // else an operator's by now
-		if err := h.handle.LinkDel(link); err != nil && !gone(err) {
+		if err := d.handle.LinkDel(link); err != nil && !gone(err) {
 			return fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
-	return h.held.dropChecksumDevice(port)
+	return d.held.dropChecksumDevice(port)
 }
 
 // checksumDevices are those of links that are held and enabled: their ifindexes by UDP port.
-func (h *Host) checksumDevices(links []netlink.Link) map[uint16]int {
+func (d *devices) checksumDevices(links []netlink.Link) map[uint16]int {
 	byPort := make(map[uint16]int)
 	for _, l := range links {
-		for _, port := range h.held.ChecksumDevices {
+		for _, port := range d.held.ChecksumDevices {
 			if isChecksumDevice(l, port) && l.Attrs().RawFlags&unix.IFF_UP != 0 {
 				byPort[port] = l.Attrs().Index
 			}

@@ -140,7 +140,7 @@ func TestEnsureGRODevice(t *testing.T) {
 	if b.exists("svx4789") {
 		t.Error("it was asked for again at once: each attempt is an event")
 	}
-	h.ungathered[tunnelPort] = time.Now().Add(-gatherAgain)
+	h.devices.ungathered[tunnelPort] = time.Now().Add(-gatherAgain)
 	b.must(h.Ensure(want))
 	if got := b.checksumDevices(h); got[tunnelPort] == 0 {
 		t.Error("it was not asked for again when the port had become free")

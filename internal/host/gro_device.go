@@ -29,85 +29,85 @@ func nearEnd(name string) string { return name + "n" }
 func farEnd(name string) string { return name + "f" }
 
 // ensureGRODevice makes the pair of that name be there; "" undoes what was made.
-func (h *Host) ensureGRODevice(name string) error {
-	if held := h.held.GRODevice; held != "" && held != name {
-		if err := h.releaseGRODevice(held); err != nil {
+func (d *devices) ensureGRODevice(name string) error {
+	if held := d.held.GRODevice; held != "" && held != name {
+		if err := d.releaseGRODevice(held); err != nil {
 			return err
 		}
 	}
 	if name == "" {
 		return nil
 	}
-	near, err := h.handle.LinkByName(nearEnd(name))
+	near, err := d.handle.LinkByName(nearEnd(name))
 	if gone(err) {
-		if err := h.held.setGRODevice(name); err != nil {
+		if err := d.held.setGRODevice(name); err != nil {
 			return err
 		}
-		near, err = h.addGRODevice(name)
+		near, err = d.addGRODevice(name)
 	}
 	if err != nil {
 		return fmt.Errorf("coalescer %s: %w", name, err)
 	}
-	if h.held.GRODevice != name {
+	if d.held.GRODevice != name {
 		return fmt.Errorf("%s exists and is not this edge's: remove it with `ip link delete dev %s`", nearEnd(name), nearEnd(name))
 	}
 	if near.Attrs().RawFlags&unix.IFF_UP != 0 {
 		return nil
 	}
-	return h.enableGRODevice(name, near)
+	return d.enableGRODevice(name, near)
 }
 
-func (h *Host) addGRODevice(name string) (netlink.Link, error) {
+func (d *devices) addGRODevice(name string) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nearEnd(name), groDeviceMTU
-	if err := h.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: farEnd(name), PeerMTU: groDeviceMTU}); err != nil {
+	if err := d.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: farEnd(name), PeerMTU: groDeviceMTU}); err != nil {
 		return nil, err
 	}
-	return h.handle.LinkByName(nearEnd(name))
+	return d.handle.LinkByName(nearEnd(name))
 }
 
 // enableGRODevice sets the pair up so that the far end polls: a veth hands a
 // packet to the poller of its other end only when it cannot send large segments itself.
-func (h *Host) enableGRODevice(name string, near netlink.Link) error {
-	far, err := h.handle.LinkByName(farEnd(name))
+func (d *devices) enableGRODevice(name string, near netlink.Link) error {
+	far, err := d.handle.LinkByName(farEnd(name))
 	if err != nil {
 		return fmt.Errorf("look up %s: %w", farEnd(name), err)
 	}
 	err = errors.Join(
-		h.tool.Change(nearEnd(name), map[string]bool{
+		d.tool.Change(nearEnd(name), map[string]bool{
 			"tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false,
 			"tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false,
 		}),
-		h.tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
+		d.tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
 	if err != nil {
 		return fmt.Errorf("set the offloads of %s: %w", name, err)
 	}
 	for _, link := range []netlink.Link{far, near} {
-		if err := h.handle.LinkSetIP6AddrGenMode(link, nl.IN6_ADDR_GEN_MODE_NONE); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		if err := d.handle.LinkSetIP6AddrGenMode(link, nl.IN6_ADDR_GEN_MODE_NONE); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("keep %s without an IPv6 address: %w", link.Attrs().Name, err)
 		}
-		if err := h.handle.LinkSetUp(link); err != nil {
+		if err := d.handle.LinkSetUp(link); err != nil {
 			return fmt.Errorf("enable %s: %w", link.Attrs().Name, err)
 		}
 	}
 	return nil
 }
 
-func (h *Host) releaseGRODevice(name string) error {
-	link, err := h.handle.LinkByName(nearEnd(name))
+func (d *devices) releaseGRODevice(name string) error {
+	link, err := d.handle.LinkByName(nearEnd(name))
 	if err == nil {
-		err = h.handle.LinkDel(link)
+		err = d.handle.LinkDel(link)
 	}
 	if err != nil && !gone(err) {
 		return fmt.Errorf("remove %s: %w", nearEnd(name), err)
 	}
-	return h.held.setGRODevice("")
+	return d.held.setGRODevice("")
 }
 
 // groDevice is the held pair when both ends are there and enabled.
-func (h *Host) groDevice(links []netlink.Link) GRODevice {
+func (d *devices) groDevice(links []netlink.Link) GRODevice {
 	var c GRODevice
-	if h.held.GRODevice == "" {
+	if d.held.GRODevice == "" {
 		return c
 	}
 	for _, l := range links {
@@ -115,9 +115,9 @@ func (h *Host) groDevice(links []netlink.Link) GRODevice {
 			continue
 		}
 		switch l.Attrs().Name {
-		case nearEnd(h.held.GRODevice):
+		case nearEnd(d.held.GRODevice):
 			c.Near = l.Attrs().Index
-		case farEnd(h.held.GRODevice):
+		case farEnd(d.held.GRODevice):
 			c.Far = l.Attrs().Index
 		}
 	}

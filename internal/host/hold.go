@@ -34,8 +34,8 @@ type Desired struct {
 // there without us is neither changed nor recorded.
 func (h *Host) Ensure(want Desired) error {
 	errs := []error{
-		h.ensureNextHops(want.NextHops), h.ensurePromisc(want.Promisc), h.ensureChecksumDevices(want.ChecksumDevices, want.GRODevices),
-		h.ensureGRODevice(want.GRODevice), h.ensureOffloads(want.Offloads),
+		h.ensureNextHops(want.NextHops), h.ensurePromisc(want.Promisc), h.devices.ensureChecksumDevices(want.ChecksumDevices, want.GRODevices),
+		h.devices.ensureGRODevice(want.GRODevice), h.ensureOffloads(want.Offloads),
 	}
 	if h.held.empty() {
 		errs = append(errs, h.held.remove())

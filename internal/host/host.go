@@ -104,14 +104,14 @@ func (v State) PathsOf(pair overlay.Pair) (paths []overlay.Pair) {
 
 // Host is one network namespace. Its methods are for one goroutine.
 type Host struct {
-	ns         netns.NsHandle
-	handle     *netlink.Handle
-	tool       *ethtool.Tool
-	xdp        *xdpQuery
-	ungathered map[uint16]time.Time // UDP ports whose gatherer could not be had, and when
-	log        *slog.Logger
-	held       *record
-	known      neighbours
+	ns      netns.NsHandle
+	handle  *netlink.Handle
+	tool    *ethtool.Tool
+	xdp     *xdpQuery
+	log     *slog.Logger
+	held    *record
+	devices devices
+	known   neighbours
 
 	watcher *watcher
 	cancel  context.CancelFunc
@@ -126,7 +126,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	h := &Host{ns: ns, log: log, ungathered: make(map[uint16]time.Time)}
+	h := &Host{ns: ns, log: log}
 	h.watcher = &watcher{ns: ns, known: &h.known, log: log, changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
 	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
@@ -147,6 +147,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 	if err := h.handle.SetSocketTimeout(requestTimeout); err != nil {
 		return nil, errors.Join(fmt.Errorf("set the netlink timeout: %w", err), h.closeSockets())
 	}
+	h.devices = devices{ns: ns, handle: h.handle, tool: h.tool, held: h.held, log: log, ungathered: make(map[uint16]time.Time)}
 	sock, err := h.watcher.subscribe()
 	if err != nil {
 		return nil, errors.Join(err, h.closeSockets())

@@ -23,7 +23,7 @@ func (h *Host) Observe(want Want) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("list links: %w", err)
 	}
-	v := State{Links: make(map[string]Link), ChecksumDevices: h.checksumDevices(links), GRODevice: h.groDevice(links)}
+	v := State{Links: make(map[string]Link), ChecksumDevices: h.devices.checksumDevices(links), GRODevice: h.devices.groDevice(links)}
 	byIndex := make(map[int]Link, len(links))
 	byName := make(map[string]Link, len(links))
 	for _, l := range links {

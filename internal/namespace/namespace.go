@@ -1,7 +1,7 @@
-// Package namespace identifies network namespaces.
+// Package namespace identifies network namespaces, and has threads enter one.
 //
 // Its one invariant: a cookie is of one namespace until the next boot, which an inode number is
-// not. Entering namespaces is for who owns a thread.
+// not. A thread that entered a namespace is no other goroutine's any more: lock it for good.
 package namespace
 
 import "golang.org/x/sys/unix"

@@ -283,6 +283,12 @@ func (w *world) toggleCarrier(a, _ uint32) string {
 	link.Up = !link.Up
 	w.state.Links[name] = link
 	w.mu.Unlock()
+	if !link.Up {
+		select {
+		case w.linksLost <- link.Index:
+		default:
+		}
+	}
 	mark(w.changed)
 	return fmt.Sprintf("%s is up: %t", name, link.Up)
 }

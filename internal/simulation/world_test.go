@@ -25,6 +25,7 @@ import (
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -51,6 +52,7 @@ type world struct {
 	speaker *speaker.Options         // nil while there is no session
 
 	changed, died chan struct{}
+	linksLost     chan int
 	hangups       chan os.Signal
 	faults        map[string]*fault // by map, or "attach"
 	failure       *failure          // nil: no path dies while tables are written
@@ -78,7 +80,7 @@ func newWorld(t *testing.T, boot booted, seed uint64, s shape) *world {
 	w := &world{
 		t: t, machine: boot(t, seed), path: filepath.Join(t.TempDir(), "a.yaml"), nextIf: 10,
 		lives: map[overlay.Pair]bfd.Result{}, routes: map[evpn.Key]evpn.Update{}, file: s.clone(), inForce: s.clone(),
-		changed: make(chan struct{}, 1), died: make(chan struct{}, 1), hangups: make(chan os.Signal, 1), faults: map[string]*fault{},
+		changed: make(chan struct{}, 1), died: make(chan struct{}, 1), linksLost: make(chan int, 1), hangups: make(chan os.Signal, 1), faults: map[string]*fault{},
 	}
 	w.kernel = w.machine.Kernel()
 	w.machine.Refuse(mapmodel.Faults{Write: w.refuseWrite, Attach: w.refuseAttach})
@@ -104,7 +106,7 @@ func newWorld(t *testing.T, boot booted, seed uint64, s shape) *world {
 		ConfigPath: w.path, RuntimeDir: runtime, StateDir: t.TempDir(), PinRoot: w.machine.PinRoot(), Logger: slog.New(slog.DiscardHandler), Version: "simulation",
 		Hangup: w.hangups, Linger: 100 * time.Millisecond,
 		OpenHost:     func(string, *slog.Logger) (edge.Host, error) { return simHost{w}, nil },
-		OpenLiveness: func(*slog.Logger) (edge.Liveness, error) { return simLiveness{w}, nil },
+		OpenLiveness: func(*slog.Logger) (liveness.Monitor, error) { return simLiveness{w}, nil },
 		OpenSpeaker:  w.openSpeaker,
 		OpenDataPath: func(c datapath.Config) (*edge.DataPath, error) {
 			d, err := datapath.OpenWith(c, w.kernel)
@@ -281,6 +283,7 @@ func (h simHost) Ensure(want host.Desired) error {
 }
 
 func (h simHost) Changed() <-chan struct{} { return h.w.changed }
+func (h simHost) LinksLost() <-chan int    { return h.w.linksLost }
 func (h simHost) Close() error             { return nil }
 
 type simLiveness struct{ w *world }
@@ -289,6 +292,7 @@ func (l simLiveness) Set([]bfd.Peer) error        { return nil }
 func (l simLiveness) SetService(bfd.Service)      {}
 func (l simLiveness) Changed() <-chan struct{}    { return l.w.died }
 func (l simLiveness) Leave(context.Context) error { return nil }
+func (l simLiveness) LinkLost(int)                {}
 func (l simLiveness) Close() error                { return nil }
 func (l simLiveness) Results() map[overlay.Pair]bfd.Result {
 	l.w.mu.Lock()

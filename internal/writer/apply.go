@@ -2,6 +2,7 @@ package writer
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -123,6 +124,7 @@ func (w *Writer) take(p *Planned, t fib.Tables) fib.Tables {
 	}
 	places := next.Routing.Learn(w.since)
 	w.planning, w.replaced, w.since = false, false, nil
+	maps.DeleteFunc(w.lost, func(_ int, n uint64) bool { return n <= p.Losses })
 	w.liveness.SetService(next.Gateways.Service())
 	dead := plan.DeadRemotes(next.Paths.PathPolicies)
 	switch {

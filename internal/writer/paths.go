@@ -51,11 +51,11 @@ func (w *Writer) planPaths(s Snapshot, before PathPlan) PathPlan {
 	if time.Since(w.liveness.Since()) < Patience {
 		maps.DeleteFunc(results, func(_ overlay.Pair, r bfd.Result) bool { return r.State == bfd.Unknown })
 	}
-	facts := plan.FactsOf(s.Edge, s.HostState, s.Probed, plan.Dead(s.Edge, results))
+	facts := plan.FactsOf(s.Edge, w.hostOf(s), s.Probed, plan.Dead(s.Edge, results))
 	return before.Then(plan.Teamed(s.Edge, facts, before.PathPolicies))
 }
 
 // facts are what gateways are judged by.
 func (w *Writer) facts(s Snapshot) gateway.Facts {
-	return gateway.Facts{Config: s.Edge, HostState: s.HostState, Results: w.liveness.Results(), Watched: w.liveness.Since()}
+	return gateway.Facts{Config: s.Edge, HostState: w.hostOf(s), Results: w.liveness.Results(), Watched: w.liveness.Since()}
 }

@@ -38,6 +38,8 @@ type Snapshot struct {
 	Edge      overlay.Edge
 	HostState host.State
 	Probed    map[overlay.Pair]int // path MTUs
+	// Losses is what Writer.Losses was before the host was observed.
+	Losses uint64
 }
 
 // view is of tables that are in force.
@@ -66,6 +68,9 @@ type Writer struct {
 	since    []rib.LearnedRoute
 	replaced bool
 	failed   bool // the last time that something was steered
+	// lost are links of the view that were lost since its host was observed: by index, as how many-th of losses.
+	lost   map[int]uint64
+	losses atomic.Uint64
 
 	published atomic.Pointer[Published]
 }
@@ -78,7 +83,7 @@ type Published struct {
 
 // New makes the writer of an edge that has no tables yet.
 func New(o Options) *Writer {
-	w := &Writer{queue: NewQueue(o.Enter), role: o.Role, liveness: o.Liveness}
+	w := &Writer{queue: NewQueue(o.Enter), role: o.Role, liveness: o.Liveness, lost: make(map[int]uint64)}
 	w.view.Edge, w.view.routing = o.Edge, plan.NewRouting(o.Edge, nil)
 	w.publish()
 	return w

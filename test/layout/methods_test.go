@@ -30,7 +30,6 @@ var manyMethods = map[string]int{
 	"internal/doctor.Inventory":         32,
 	"internal/evpn.Table":               96,
 	"internal/evpn/speaker.Speaker":     33,
-	"internal/host.Host":                35,
 	"lab/chart.View":                    38,
 	"lab/experiment/ab.round":           35,
 	"lab/experiment/ab.view":            55,

@@ -1,0 +1,40 @@
+// Package background runs goroutines that have an owner, who ends them and waits for that.
+//
+// Its one invariant: when the function that ends a goroutine has returned, so has the goroutine. Do not use it for
+// what ends by itself.
+package background
+
+import (
+	"context"
+	"sync"
+)
+
+// Start runs f in a goroutine until ctx ends or the returned function is called, which waits for it.
+func Start(ctx context.Context, f func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var owned sync.WaitGroup
+	owned.Go(func() { f(ctx) })
+	return func() { cancel(); owned.Wait() }
+}
+
+// OnEach does f with each that comes by a channel until the returned function is called, which waits for it.
+func OnEach[T any](from <-chan T, f func(T)) (end func()) {
+	return Start(context.Background(), func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case one := <-from:
+				f(one)
+			}
+		}
+	})
+}
+
+// Notify leaves a mark in a channel of capacity one, and waits for nobody.
+func Notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // there is a mark
+	}
+}

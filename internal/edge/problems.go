@@ -1,0 +1,43 @@
+package edge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/failover"
+	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/offload/schedule"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
+	"github.com/selvage/selvage/internal/problem"
+	"github.com/selvage/selvage/internal/transaction"
+)
+
+// allProblems are those of the tables, the paths and of what is tried again. mu is held.
+func (e *edge) allProblems() []problem.Problem {
+	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.Problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
+	return append(problems, e.faults.Problems(faultSeverity)...)
+}
+
+// Faults of the edge itself.
+const (
+	changeHost       = "change the host"
+	applyTables      = "apply to the data path"
+	observeHost      = "observe the host"
+	replicateProblem = "replicate sessions"
+	leaseProblem     = "keep the lease of egress addresses"
+	writeTables      = "write tables in the network namespace of the edge"
+	closeDataPath    = "close the data path that was replaced"
+)
+
+// minorFaults are those with which packets still go where they should.
+var minorFaults = []string{
+	replicateProblem, gateway.RefreshReplicas, closeDataPath, transaction.KeepRevisions,
+}
+
+func faultSeverity(what string) problem.Severity {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || schedule.IsMinor(what) {
+		return problem.SeverityWarning
+	}
+	return problem.SeverityError
+}
