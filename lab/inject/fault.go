@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
@@ -34,7 +35,7 @@ const (
 type Times struct {
 	Quiet, Begin, Injected, Mend, End time.Duration
 	Wall                              time.Time // at begin
-	Steps                             topo.FailoverSteps
+	Steps                             dut.FailoverSteps
 }
 
 // steadier are flows that can be waited for until all of them have gone on for a while.
@@ -44,7 +45,7 @@ type steadier interface {
 
 // Trial is a fault that flows go through.
 type Trial struct {
-	Fault topo.Fault
+	Fault dut.Fault
 	Flows steadier
 	Watch time.Duration // between the fault and its undoing
 	// patience is for how much longer the flows may take to go on.

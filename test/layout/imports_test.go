@@ -40,7 +40,7 @@ func TestImportGraph(t *testing.T) {
 func TestExperimentsApart(t *testing.T) {
 	const folder = module + "lab/experiment/"
 	shared := []string{
-		"lab/stats", "lab/chart", "lab/topo", "lab/measure", "lab/diagnose", "lab/experiment", "lab/experiment/experimenttest",
+		"lab/stats", "lab/chart", "lab/topo", "lab/dut", "lab/measure", "lab/diagnose", "lab/experiment", "lab/experiment/experimenttest",
 		"lab/transit", "lab/inject",
 	}
 	experiments := slices.DeleteFunc(list(t, folder+"..."), func(pkg string) bool {

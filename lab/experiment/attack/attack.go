@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/attacker"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/stats"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // Experiment is this one.
@@ -143,14 +143,14 @@ func lacks(target string, need attacker.Need) bool {
 }
 
 // path is a target's data path.
-func (c *Command) path(target string) topo.AttackPath {
+func (c *Command) path(target string) dut.AttackPath {
 	switch target {
 	case "kernel":
-		return topo.AttackKernel{}
+		return dut.AttackKernel{}
 	case "ovs":
-		return topo.AttackOVS{}
+		return dut.AttackOVS{}
 	}
-	return topo.AttackSelvage{Binary: c.SelvageBinary}
+	return dut.AttackSelvage{Binary: c.SelvageBinary}
 }
 
 // commands is the command as kong reads it.

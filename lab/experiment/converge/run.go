@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
@@ -36,7 +37,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
 		Parameters: c.parameters(), Samples: []result.Sample{},
 	}
-	testbed := &testbed{options: c, byName: map[string]*topo.Converge{}}
+	testbed := &testbed{options: c, byName: map[string]*dut.Converge{}}
 	if r.Environment, err = inject.Environment(ctx, console.Version); err == nil {
 		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
 	}
@@ -49,7 +50,7 @@ type testbed struct {
 	options *Command
 	uplinks int // of those that are up
 	labs    map[string]*topo.Lab
-	byName  map[string]*topo.Converge
+	byName  map[string]*dut.Converge
 }
 
 func (b *testbed) close() error {
@@ -96,14 +97,14 @@ func (b *testbed) build(ctx context.Context, name string) (err error) {
 	if b.labs[name], err = topo.New(ctx, "converge "+name); err != nil {
 		return err
 	}
-	b.byName[name], err = topo.NewConverge(ctx, b.labs[name], topo.ConvergeOptions{
+	b.byName[name], err = dut.NewConverge(ctx, b.labs[name], dut.ConvergeOptions{
 		Path: name, Binary: b.options.SelvageBinary, Reflectors: b.options.Reflectors, Liveness: b.options.Liveness, Uplinks: b.uplinks,
 	})
 	return err
 }
 
 // describeOnce adds a target to the result.
-func describeOnce(r *result.Result, name string, n *topo.Converge) {
+func describeOnce(r *result.Result, name string, n *dut.Converge) {
 	for _, c := range r.Targets {
 		if c.Name == name {
 			return

@@ -3,6 +3,7 @@ package rfc2544
 import (
 	"slices"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 )
@@ -11,29 +12,29 @@ import (
 func (c *Command) options(target string) transit.Options {
 	return transit.Options{
 		Experiment: Name,
-		Transit:    topo.TransitOptions{Pairs: c.Scenario, Family: c.Family, UnderlayFamily: c.Underlay},
+		Transit:    dut.TransitOptions{Pairs: c.Scenario, Family: c.Family, UnderlayFamily: c.Underlay},
 		Split:      c.Cores == "split",
 		Forwarder:  c.forwarder(target),
 	}
 }
 
-func (c *Command) forwarder(target string) topo.Forwarder {
+func (c *Command) forwarder(target string) dut.Forwarder {
 	switch target {
 	case transit.LimitName:
-		return topo.TransitLimit{}
+		return dut.TransitLimit{}
 	case transit.KernelName:
-		return topo.TransitKernel{}
+		return dut.TransitKernel{}
 	case transit.RouteName:
-		return topo.TransitKernel{Plain: true}
+		return dut.TransitKernel{Plain: true}
 	case transit.OVSName:
-		return topo.TransitOVS{}
+		return dut.TransitOVS{}
 	}
 	mode := c.SelvageTransit
 	if target == transit.TCName {
 		mode = "tc"
 	}
 	flows := slices.Max(append(c.FlowSweep, c.Flows))
-	return topo.TransitSelvage{
+	return dut.TransitSelvage{
 		Binary: c.programs.Of(target, c.SelvageBinary), Encapsulation: transitEncapsulation(target), Mode: mode, FlowCacheSize: transit.CacheSize(flows),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -74,8 +75,8 @@ type busyEdge struct {
 func newBusyEdge(t *testing.T, many int) *busyEdge {
 	b := &busyEdge{pairOfEdges: newPairOfEdges(t, 4), file: filepath.Join(t.TempDir(), "rules.json"), rules: 1, connections: 131072}
 	b.Must(rules(b.file, b.rules))
-	b.Start(b.hosts[0], b.hosts[0].EdgeName(), b.text())
-	b.Start(b.hosts[1], b.hosts[1].EdgeName(), b.yaml(1, "teaming: flow", ""))
+	b.Start(b.hosts[0], dut.EdgeName(b.hosts[0]), b.text())
+	b.Start(b.hosts[1], dut.EdgeName(b.hosts[1]), b.yaml(1, "teaming: flow", ""))
 	b.allUp()
 	b.change(func() { b.rules = many })
 	b.inForce()
