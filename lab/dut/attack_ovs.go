@@ -27,16 +27,16 @@ func (AttackOVS) Routes() bool { return false }
 
 // Up starts a switch on each host.
 func (o AttackOVS) Up(ctx context.Context, n *Attack) (func(context.Context) error, error) {
-	var running []*ovs
+	var running []*OpenVSwitch
 	stop := func(ctx context.Context) error {
 		var errs []error
 		for _, v := range running {
-			errs = append(errs, v.stop(ctx))
+			errs = append(errs, v.Stop(ctx))
 		}
 		return errors.Join(errs...)
 	}
 	for i, h := range []*topo.Host{n.A, n.B} {
-		v, err := startOVS(ctx, h)
+		v, err := StartOVS(ctx, h)
 		if err != nil {
 			return stop, err
 		}
@@ -60,33 +60,33 @@ func (o AttackOVS) Up(ctx context.Context, n *Attack) (func(context.Context) err
 }
 
 // host makes bridges, ports, meters and flows.
-func (o AttackOVS) host(ctx context.Context, n *Attack, v *ovs, own int) error {
+func (o AttackOVS) host(ctx context.Context, n *Attack, v *OpenVSwitch, own int) error {
 	local, remote := topo.UnderlayAddr(own, 4), topo.UnderlayAddr(3-own, 4)
-	mac, err := v.host.MAC(topo.UnderlayName)
+	mac, err := v.Host.MAC(topo.UnderlayName)
 	if err != nil {
 		return err
 	}
 	args := []string{
-		"--", "add-br", ovsUnderlayBridge, "--", "set", "bridge", ovsUnderlayBridge, "datapath_type=netdev", "other_config:hwaddr=" + fmt.Sprintf("%q", mac.String()),
-		"--", "add-port", ovsUnderlayBridge, topo.UnderlayName,
-		"--", "set", "interface", ovsUnderlayBridge, "mtu_request=1500",
-		"--", "add-br", ovsOverlayBridge, "--", "set", "bridge", ovsOverlayBridge, "datapath_type=netdev", "protocols=OpenFlow10,OpenFlow13",
+		"--", "add-br", OVSUnderlayBridge, "--", "set", "bridge", OVSUnderlayBridge, "datapath_type=netdev", "other_config:hwaddr=" + fmt.Sprintf("%q", mac.String()),
+		"--", "add-port", OVSUnderlayBridge, topo.UnderlayName,
+		"--", "set", "interface", OVSUnderlayBridge, "mtu_request=1500",
+		"--", "add-br", OVSOverlayBridge, "--", "set", "bridge", OVSOverlayBridge, "datapath_type=netdev", "protocols=OpenFlow10,OpenFlow13",
 		fmt.Sprintf("other_config:mac-aging-time=%d", int(n.Options.Ageing/time.Second)),
-		"--", "set", "interface", ovsOverlayBridge, "mtu_request=1450",
+		"--", "set", "interface", OVSOverlayBridge, "mtu_request=1450",
 	}
-	for _, g := range n.Behind(v.host) {
-		args = append(args, "--", "add-port", ovsOverlayBridge, g.Port, fmt.Sprintf("tag=%d", g.Segment+1))
+	for _, g := range n.Behind(v.Host) {
+		args = append(args, "--", "add-port", OVSOverlayBridge, g.Port, fmt.Sprintf("tag=%d", g.Segment+1))
 	}
 	for i, segment := range attackSegments() {
-		args = append(args, "--", "add-port", ovsOverlayBridge, "vx-"+segment, fmt.Sprintf("tag=%d", i+1),
+		args = append(args, "--", "add-port", OVSOverlayBridge, "vx-"+segment, fmt.Sprintf("tag=%d", i+1),
 			"--", "set", "interface", "vx-"+segment, "type=vxlan", fmt.Sprintf("options:key=%d", AttackVNI(i)),
-			ovsAddress("local_ip", local), ovsAddress("remote_ip", remote), "bfd:enable=true")
+			OVSAddress("local_ip", local), OVSAddress("remote_ip", remote), "bfd:enable=true")
 	}
-	if err := v.vsctl(ctx, args...); err != nil {
+	if err := v.VSCtl(ctx, args...); err != nil {
 		return err
 	}
-	site := topo.Site{Host: v.host, Local: local}
-	if err := v.moveTEP(ctx, site); err != nil {
+	site := topo.Site{Host: v.Host, Local: local}
+	if err := v.MoveTEP(ctx, site); err != nil {
 		return err
 	}
 	if n.Options.Bare {
@@ -96,18 +96,18 @@ func (o AttackOVS) host(ctx context.Context, n *Attack, v *ovs, own int) error {
 }
 
 // secure writes the flows, as one bundle, and before that the meters that they refer to.
-func (o AttackOVS) secure(ctx context.Context, n *Attack, v *ovs) error {
-	for i := range 2 * len(n.Behind(v.host)) {
+func (o AttackOVS) secure(ctx context.Context, n *Attack, v *OpenVSwitch) error {
+	for i := range 2 * len(n.Behind(v.Host)) {
 		meter := fmt.Sprintf("meter=%d,pktps,burst,bands=type=drop,rate=%d,burst_size=200", i+1, [2]int{StormBroadcast, StormMulticast}[i%2])
-		if err := v.run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "add-meter", ovsOverlayBridge, meter); err != nil {
+		if err := v.Run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "add-meter", OVSOverlayBridge, meter); err != nil {
 			return err
 		}
 	}
-	file := filepath.Join(v.dir, "flows")
-	if err := os.WriteFile(file, []byte(o.Flows(n, v.host)), 0o644); err != nil {
+	file := filepath.Join(v.Dir, "flows")
+	if err := os.WriteFile(file, []byte(o.Flows(n, v.Host)), 0o644); err != nil {
 		return err
 	}
-	return v.run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "--timeout=60", "replace-flows", ovsOverlayBridge, file)
+	return v.Run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "--timeout=60", "replace-flows", OVSOverlayBridge, file)
 }
 
 // Tables of the flows.

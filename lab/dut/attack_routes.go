@@ -57,10 +57,10 @@ func (n *Attack) crowd(ctx context.Context, routes int) error {
 // attackBGP is the configuration of FRR's bgpd of a speaker by its number, with neighbours by theirs.
 func attackBGP(own int, peers ...int) string {
 	var b, family strings.Builder
-	fmt.Fprintf(&b, "router bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n timers bgp 3 9\n", evpnAS, topo.UnderlayAddr(own, 4))
+	fmt.Fprintf(&b, "router bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n timers bgp 3 9\n", AS, topo.UnderlayAddr(own, 4))
 	for _, number := range peers {
 		peer := topo.UnderlayAddr(number, 4)
-		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", peer, evpnAS, peer)
+		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", peer, AS, peer)
 		fmt.Fprintf(&family, "  neighbor %s activate\n", peer)
 	}
 	return b.String() + " address-family l2vpn evpn\n" + family.String() + "  advertise-all-vni\n"

@@ -64,7 +64,7 @@ func (o AttackSelvage) Config(name string, n *Attack, h *topo.Host) string {
 	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, bfd: {interval: 100ms}}\n  fdb: {ageing: %s}\n", topo.UnderlayName, own, n.Options.Ageing)
 	if n.Options.BGP {
 		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    gracefulRestart: {time: 0, stale: 0}\n    neighbours:\n    - {name: stranger, address: %q, timers: {hold: 9s, keepalive: 3s, connectRetry: 1s}}\n",
-			evpnAS, topo.UnderlayAddr(AttackStranger, 4))
+			AS, topo.UnderlayAddr(AttackStranger, 4))
 	}
 	b.WriteString("  segments:\n")
 	for i, segment := range attackSegments() {

@@ -80,7 +80,7 @@ func (c *Control) start(ctx context.Context) (err error) {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "router bgp %d\n bgp router-id 192.0.2.201\n no bgp default ipv4-unicast\n timers bgp 3 9\n", evpnAS)
+	fmt.Fprintf(&b, "router bgp %d\n bgp router-id 192.0.2.201\n no bgp default ipv4-unicast\n timers bgp 3 9\n", AS)
 	for i, h := range []*topo.Host{c.net.A, c.net.B} {
 		host, reflector := managementAddrs(i)
 		err := c.net.Lab.Link(ctx, topo.LinkEnd{Host: h, Name: managementName, Addrs: []netip.Prefix{host}},
@@ -88,7 +88,7 @@ func (c *Control) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", host.Addr(), evpnAS, host.Addr())
+		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", host.Addr(), AS, host.Addr())
 	}
 	// It sends no packet there, but passes on no route whose next hop it has no way to.
 	if err := c.reflector.AddRoute("lo", topo.PrefixOf(c.net.TEPA).Masked(), netip.Addr{}); err != nil {
@@ -157,7 +157,7 @@ func (k kernelEVPN) Up(ctx context.Context, s topo.Site) (func(context.Context) 
 	peer := reflector.Addr()
 	frr, err := StartFRR(ctx, s.Host, FRRConfig{BGP: fmt.Sprintf(
 		"router bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n timers bgp 3 9\n neighbor %s remote-as %d\n neighbor %s timers connect 1\n"+
-			" address-family l2vpn evpn\n  advertise-all-vni\n  neighbor %s activate\n", evpnAS, routerID(s.Local), peer, evpnAS, peer, peer)})
+			" address-family l2vpn evpn\n  advertise-all-vni\n  neighbor %s activate\n", AS, RouterID(s.Local), peer, AS, peer, peer)})
 	if err != nil {
 		return stop, err
 	}

@@ -36,7 +36,7 @@ func (k *convergeKernel) Up(ctx context.Context, e *EVPNEdge) error {
 // tolerate has any number of moves be good, and routes of IPv4 alone told: with both families
 // FRR 8.4 forgets the MAC address of a router, and so all of its routes, when one of IPv6 goes.
 func (*convergeKernel) tolerate(ctx context.Context, e *EVPNEdge) error {
-	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", evpnAS), "address-family l2vpn evpn", "no dup-addr-detection", "no advertise ipv6 unicast")
+	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", AS), "address-family l2vpn evpn", "no dup-addr-detection", "no advertise ipv6 unicast")
 }
 
 // serve routes to the service by a guest, and has FRR tell that.
@@ -56,7 +56,7 @@ func (e *EVPNEdge) loopback() netip.Prefix {
 // another next hop, FRR 8.4 forgets the MAC address of the router that it had before, which
 // then is missing, unless a prefix needs it that does not change.
 func (*convergeKernel) announce(ctx context.Context, e *EVPNEdge) error {
-	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", evpnAS), "address-family ipv4 unicast",
+	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", AS), "address-family ipv4 unicast",
 		fmt.Sprintf("network %s/32", serviceAddr), "network "+e.loopback().String())
 }
 

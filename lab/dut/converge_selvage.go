@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -57,8 +56,8 @@ func (*convergeSelvage) serve(context.Context, *EVPNEdge, netip.Addr) error { re
 
 // kill ends an edge with its programs and maps.
 func (*convergeSelvage) kill(e *EVPNEdge) error {
-	if err := os.RemoveAll(filepath.Join(edgePins, e.Edge.Name)); err != nil {
-		return fmt.Errorf("data path of edge %s: %w", e.Name, err)
+	if err := e.Edge.RemovePins(); err != nil {
+		return err
 	}
 	if err := syscall.Kill(-e.Edge.Command.PID(), syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill edge %s: %w", e.Name, err)
@@ -77,7 +76,7 @@ func (*convergeSelvage) paths(ctx context.Context, e *EVPNEdge) (int, error) {
 		Prefix netip.Prefix `json:"prefix"`
 		Used   bool         `json:"used"`
 	}
-	if err := e.Edge.document(ctx, "/v1/bgp/routes?type=prefix&ip="+serviceAddr.String()+"/32", &routes); err != nil {
+	if err := e.Edge.Document(ctx, "/v1/bgp/routes?type=prefix&ip="+serviceAddr.String()+"/32", &routes); err != nil {
 		return 0, err
 	}
 	found := 0
@@ -126,7 +125,7 @@ func (s *convergeSelvage) whole(ctx context.Context, e *EVPNEdge) error {
 		} `json:"routes"`
 		Adopted int `json:"adopted"`
 	}
-	if err := e.Edge.document(ctx, "/v1/bgp", &bgp); err != nil {
+	if err := e.Edge.Document(ctx, "/v1/bgp", &bgp); err != nil {
 		return err
 	}
 	for _, n := range bgp.Neighbours {
@@ -137,5 +136,5 @@ func (s *convergeSelvage) whole(ctx context.Context, e *EVPNEdge) error {
 	if bgp.Routes.Stale+bgp.Adopted > 0 {
 		return fmt.Errorf("%d routes are stale and %d of a former process", bgp.Routes.Stale, bgp.Adopted)
 	}
-	return errors.Join(e.Edge.pathsUp(ctx, (convergeEdges-1)*max(1, s.Converge.Options.Uplinks)))
+	return errors.Join(e.Edge.PathsUp(ctx, (convergeEdges-1)*max(1, s.Converge.Options.Uplinks)))
 }

@@ -61,7 +61,7 @@ func (k EgressKernel) Up(ctx context.Context, n *Egress) (func(context.Context) 
 		local, remote netip.Addr
 	}{{n.Node, near, far}, {n.Gateway, far, near}} {
 		err := end.host.VXLAN(ctx, EndpointName, topo.VXLAN{
-			VNI: vni(0), Local: end.local, Remotes: []netip.Addr{end.remote}, MTU: n.Options.InnerMTU, NoUDPCsum: true,
+			VNI: DefaultVNI, Local: end.local, Remotes: []netip.Addr{end.remote}, MTU: n.Options.InnerMTU, NoUDPCsum: true,
 		})
 		if err == nil && k.NoChecksum {
 			_, err = end.host.SetFeatures(EndpointName, map[string]bool{"tx-checksum-ip-generic": false})
@@ -73,7 +73,7 @@ func (k EgressKernel) Up(ctx context.Context, n *Egress) (func(context.Context) 
 	return nil, errors.Join(
 		n.between(EndpointName, egressEndpoints[0].Addr(), egressEndpoints[1].Addr()),
 		n.Gateway.Nft(ctx, "egress", egressRules),
-		trackingTimeouts(n.Gateway, egressTimeouts()))
+		SetConntrackTimeouts(n.Gateway, egressTimeouts()))
 }
 
 // between routes what is outside from the node to the gateway, and what is inside back.

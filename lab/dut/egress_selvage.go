@@ -32,7 +32,7 @@ func (o EgressSelvage) Describe() string {
 	if o.NoChecksum {
 		return "the same with transmit checksum offload of the underlay interfaces off"
 	}
-	return "Selvage edge, " + inWords(o.Encapsulation) + ", egress policy with one gateway"
+	return "Selvage edge, " + EncapsulationName(o.Encapsulation) + ", egress policy with one gateway"
 }
 
 // Reaches is everything.

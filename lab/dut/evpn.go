@@ -106,11 +106,8 @@ type EVPNReflector struct {
 	FRR  *FRR
 }
 
-// evpnAS is that of all speakers.
-const evpnAS = 65000
-
 // EVPNAS is the number of the fabric's one autonomous system.
-func (n *EVPN) EVPNAS() uint32 { return evpnAS }
+func (n *EVPN) EVPNAS() uint32 { return AS }
 
 // NewEVPN builds the fabric and starts reflectors and edges. What BGP says then takes its
 // time: see Ready.
@@ -213,12 +210,6 @@ func (n *EVPN) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// routerID is the number of a speaker, also where the underlay is IPv6.
-func routerID(addr netip.Addr) netip.Addr {
-	b := addr.AsSlice()
-	return netip.AddrFrom4([4]byte{192, 0, 2, b[len(b)-1]})
-}
-
 // innerMTU is what a tunnel leaves of the underlay's 1500 bytes.
 func (n *EVPN) innerMTU() int { return map[int]int{4: 1450, 6: 1430}[n.Options.Family] }
 
@@ -258,9 +249,9 @@ func (e *EVPNEdge) knows(ctx context.Context) error {
 		var known []netip.Addr
 		var err error
 		if e.FRR != nil {
-			known, err = e.FRR.vteps(ctx, e.Fabric.Options.Segments[s].VNI)
+			known, err = e.FRR.VTEPs(ctx, e.Fabric.Options.Segments[s].VNI)
 		} else {
-			known, err = e.Edge.teps(ctx)
+			known, err = e.Edge.TEPs(ctx)
 		}
 		if err != nil {
 			return err
@@ -272,30 +263,6 @@ func (e *EVPNEdge) knows(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// vteps are the other tunnel endpoints that zebra knows of a segment.
-func (f *FRR) vteps(ctx context.Context, vni uint32) (known []netip.Addr, err error) {
-	var segment struct {
-		VTEPs []netip.Addr `json:"numRemoteVteps"`
-	}
-	err = f.JSON(ctx, fmt.Sprintf("show evpn vni %d json", vni), &segment)
-	return segment.VTEPs, err
-}
-
-// teps are the other tunnel endpoints to which an edge has a way.
-func (e *Edge) teps(ctx context.Context) (known []netip.Addr, err error) {
-	var list []struct {
-		Addr  netip.Addr `json:"address"`
-		State string     `json:"state"`
-	}
-	err = e.document(ctx, "/v1/teps", &list)
-	for _, t := range list {
-		if t.State == "resolved" {
-			known = append(known, t.Addr)
-		}
-	}
-	return known, err
 }
 
 // segments are the indices of those that the edge has.
@@ -374,9 +341,9 @@ func (n *EVPN) startReflector(ctx context.Context, r *EVPNReflector) (err error)
 func (n *EVPN) bgp(b *strings.Builder, own netip.Addr, peers []netip.Addr) {
 	o := n.Options
 	fmt.Fprintf(b, "router bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n bgp graceful-restart\n timers bgp %d %d\n",
-		evpnAS, routerID(own), o.Keepalive, o.Hold)
+		AS, RouterID(own), o.Keepalive, o.Hold)
 	for _, peer := range peers {
-		fmt.Fprintf(b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", peer, evpnAS, peer)
+		fmt.Fprintf(b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", peer, AS, peer)
 		if o.Password != "" {
 			fmt.Fprintf(b, " neighbor %s password %s\n", peer, o.Password)
 		}

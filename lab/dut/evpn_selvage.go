@@ -68,7 +68,7 @@ func (o EVPNSelvage) Config(e *EVPNEdge) string {
 	if o.Liveness != "" {
 		fmt.Fprintf(&b, "    bfd: {interval: %s, multiplier: 3}\n", o.Liveness)
 	}
-	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n", evpnAS, routerID(e.TEP))
+	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    RouterID: %s\n    neighbours:\n", AS, RouterID(e.TEP))
 	for _, r := range n.Reflectors {
 		fmt.Fprintf(&b, "    - {name: %s, address: %q%s}\n", r.Name, r.Addr, n.neighbourOptions())
 	}

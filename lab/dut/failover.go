@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -157,8 +156,8 @@ func (e *failoverEdge) kill() error {
 // die ends an edge with its programs and maps, which then nothing holds: nothing of it
 // goes on when its process has ended.
 func (e *failoverEdge) die() error {
-	if err := os.RemoveAll(filepath.Join(edgePins, e.Name)); err != nil {
-		return fmt.Errorf("data path of edge %s: %w", e.Name, err)
+	if err := e.RemovePins(); err != nil {
+		return err
 	}
 	return e.kill()
 }

@@ -212,7 +212,7 @@ type states struct {
 const serving = "serving"
 
 func (e *Edge) states(ctx context.Context) (s states, err error) {
-	return s, e.document(ctx, "/v1/egress", &s)
+	return s, e.Document(ctx, "/v1/egress", &s)
 }
 
 // replicated says which gateway does not have the other's sessions.
@@ -242,7 +242,7 @@ func (s states) owned(by netip.Addr) error {
 // eyes of all, and both with the other's sessions.
 func (n *failoverGateways) asBefore(ctx context.Context) error {
 	for _, e := range n.all {
-		if err := e.pathsUp(ctx, len(gatewaysTEPs)-1); err != nil {
+		if err := e.PathsUp(ctx, len(gatewaysTEPs)-1); err != nil {
 			return err
 		}
 		s, err := e.states(ctx)

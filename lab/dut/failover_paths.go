@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/selvage/selvage/lab/topo"
@@ -183,49 +182,15 @@ spec:
 `, EdgeName(n.hosts[i]), n.tep(i, 0), n.tep(i, 1), n.options.liveness(), n.tep(1-i, 0), n.tep(1-i, 1), topo.AccessName)
 }
 
-// failoverPath is a path as an edge tells of it.
-type failoverPath struct {
-	State string  `json:"state"`
-	Age   float64 `json:"state_s"`
-}
-
-// pathStates are the paths of an edge to all remotes.
-func (e *Edge) pathStates(ctx context.Context) ([]failoverPath, error) {
-	var teps []struct {
-		Paths []failoverPath `json:"paths"`
-	}
-	if err := e.document(ctx, "/v1/teps", &teps); err != nil {
-		return nil, err
-	}
-	var all []failoverPath
-	for _, tep := range teps {
-		all = append(all, tep.Paths...)
-	}
-	return all, nil
-}
-
-// pathsUp wants so many paths, all of them up.
-func (e *Edge) pathsUp(ctx context.Context, want int) error {
-	all, err := e.pathStates(ctx)
-	if err != nil {
-		return err
-	}
-	up := len(slices.DeleteFunc(slices.Clone(all), func(p failoverPath) bool { return p.State != "up" }))
-	if up != want || len(all) != want {
-		return fmt.Errorf("%d of %d paths of edge %s are up, want %d", up, len(all), e.Name, want)
-	}
-	return nil
-}
-
 func (n *failoverPaths) allUp(ctx context.Context) error {
-	return errors.Join(n.pair[0].pathsUp(ctx, pathsOfEach), n.pair[1].pathsUp(ctx, pathsOfEach))
+	return errors.Join(n.pair[0].PathsUp(ctx, pathsOfEach), n.pair[1].PathsUp(ctx, pathsOfEach))
 }
 
 // moved is when the later of both edges took the dead paths out of use. They do not tell
 // when the change of their tables was done.
 func (n *failoverPaths) moved(ctx context.Context, since time.Time) (steps FailoverSteps, err error) {
 	for _, e := range n.pair {
-		all, err := e.pathStates(ctx)
+		all, err := e.PathStates(ctx)
 		if err != nil {
 			return steps, err
 		}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
@@ -42,7 +40,7 @@ func (FirewallKernel) Police(ctx context.Context, s topo.Site, policy *overlay.F
 	if err := s.Host.Nft(ctx, nftTable, none+rules); err != nil {
 		return err
 	}
-	return trackingTimeouts(s.Host, policy.Timeouts) // known once something tracks
+	return SetConntrackTimeouts(s.Host, policy.Timeouts) // known once something tracks
 }
 
 // Passed is the packets of state "new" that the last rule of the policy let pass.
@@ -68,18 +66,4 @@ func (FirewallKernel) Passed(ctx context.Context, s topo.Site) (uint64, error) {
 		}
 	}
 	return 0, errors.New("nft names no counter " + nftPassed)
-}
-
-// trackingTimeouts are how long the kernel remembers connections, as the policy says.
-func trackingTimeouts(h *topo.Host, t overlay.Timeouts) error {
-	var errs []error
-	for key, d := range map[string]time.Duration{
-		"tcp_timeout_syn_sent": t.Opening, "tcp_timeout_syn_recv": t.Opening, "tcp_timeout_established": t.Established,
-		"tcp_timeout_fin_wait": t.HalfClosed, "tcp_timeout_close_wait": t.HalfClosed, "tcp_timeout_last_ack": t.HalfClosed,
-		"tcp_timeout_time_wait": t.TimeWait, "tcp_timeout_close": t.Closed,
-		"udp_timeout": t.UDP, "udp_timeout_stream": t.UDPStream, "icmp_timeout": t.ICMP,
-	} {
-		errs = append(errs, h.SysctlSet("net/netfilter/nf_conntrack_"+key, strconv.Itoa(int(d/time.Second))))
-	}
-	return errors.Join(errs...)
 }

@@ -19,13 +19,13 @@ import (
 type FirewallOVS struct {
 	OVSHalf
 
-	running map[*topo.Host]*ovs
+	running map[*topo.Host]*OpenVSwitch
 	counted map[*topo.Host]uint64
 }
 
 // NewFirewallOVS returns one that is not up.
 func NewFirewallOVS(o OVSOptions) *FirewallOVS {
-	return &FirewallOVS{OVSHalf: OVSHalf(o), running: map[*topo.Host]*ovs{}, counted: map[*topo.Host]uint64{}}
+	return &FirewallOVS{OVSHalf: OVSHalf(o), running: map[*topo.Host]*OpenVSwitch{}, counted: map[*topo.Host]uint64{}}
 }
 
 // Describe is one line for reports.
@@ -33,12 +33,12 @@ func (f *FirewallOVS) Describe() string { return f.OVSHalf.Describe() + ", ct fl
 
 // Up starts the daemons.
 func (f *FirewallOVS) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
-	v, err := f.up(ctx, s)
+	v, err := f.Start(ctx, s)
 	if v == nil {
 		return nil, err
 	}
 	f.running[s.Host] = v
-	return v.stop, err
+	return v.Stop, err
 }
 
 // ovsPassed is the cookie of the flows that the last rule of a policy became.
@@ -54,23 +54,23 @@ func (f *FirewallOVS) Police(ctx context.Context, s topo.Site, policy *overlay.F
 		}
 	}
 	v := f.running[s.Host]
-	file := filepath.Join(v.dir, "flows")
+	file := filepath.Join(v.Dir, "flows")
 	if err := os.WriteFile(file, []byte(flows), 0o644); err != nil {
 		return err
 	}
 	f.counted[s.Host] = 0
-	return v.run(ctx, "ovs-ofctl", "--bundle", "--timeout=60", "replace-flows", ovsOverlayBridge, file)
+	return v.Run(ctx, "ovs-ofctl", "--bundle", "--timeout=60", "replace-flows", OVSOverlayBridge, file)
 }
 
 // Passed is the packets of state "new" that the last rule of the policy let pass.
 func (f *FirewallOVS) Passed(ctx context.Context, s topo.Site) (uint64, error) {
 	v := f.running[s.Host]
 	// The datapath's counters reach the flows when its flows are looked at.
-	if err := v.run(ctx, "ovs-appctl", "--timeout=5", "--target="+v.control(), "revalidator/wait"); err != nil {
+	if err := v.Run(ctx, "ovs-appctl", "--timeout=5", "--target="+v.Control(), "revalidator/wait"); err != nil {
 		return 0, err
 	}
-	c := v.host.Command(ctx, "ovs-ofctl", "--timeout=5", "dump-flows", ovsOverlayBridge, fmt.Sprintf("cookie=%#x/-1", ovsPassed))
-	c.Env = v.env
+	c := v.Host.Command(ctx, "ovs-ofctl", "--timeout=5", "dump-flows", OVSOverlayBridge, fmt.Sprintf("cookie=%#x/-1", ovsPassed))
+	c.Env = v.Env
 	out, err := c.Output()
 	if err != nil {
 		return 0, err

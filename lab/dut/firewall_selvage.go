@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -115,16 +114,6 @@ func (e *Edge) rules(ctx context.Context) (rules int, problems []string, err err
 	}
 	err = json.Unmarshal(document, &status)
 	return status.Firewall.Rules, problem.Texts(status.Problems), err
-}
-
-// Reload has the edge read its configuration again.
-func (e *Edge) Reload() error {
-	select {
-	case <-e.Command.Done():
-		return errors.Join(fmt.Errorf("edge %s ended", e.Name), e.Command.Wait())
-	default:
-		return syscall.Kill(e.Command.PID(), syscall.SIGHUP)
-	}
 }
 
 // EdgeFirewall is an edge's spec.firewall, whose rules are in a file.

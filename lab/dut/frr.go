@@ -20,6 +20,15 @@ import (
 // frrDaemons is where Debian's package and FRR's own put the daemons.
 const frrDaemons = "/usr/lib/frr"
 
+// AS is the number of the one autonomous system of all speakers.
+const AS = 65000
+
+// RouterID is the number of a speaker, also where the underlay is IPv6.
+func RouterID(addr netip.Addr) netip.Addr {
+	b := addr.AsSlice()
+	return netip.AddrFrom4([4]byte{192, 0, 2, b[len(b)-1]})
+}
+
 // FRRConfig is the text of the daemons' configuration files. The last two run only where
 // there is some.
 type FRRConfig struct{ Zebra, BGP, BFD string }
@@ -240,4 +249,13 @@ func (f *FRR) Sessions(ctx context.Context, peers ...netip.Addr) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// VTEPs are the other tunnel endpoints that zebra knows of a segment.
+func (f *FRR) VTEPs(ctx context.Context, vni uint32) (known []netip.Addr, err error) {
+	var segment struct {
+		VTEPs []netip.Addr `json:"numRemoteVteps"`
+	}
+	err = f.JSON(ctx, fmt.Sprintf("show evpn vni %d json", vni), &segment)
+	return segment.VTEPs, err
 }

@@ -19,8 +19,8 @@ const ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 
 // Names of Open vSwitch's bridges in a host.
 const (
-	ovsOverlayBridge  = "br-int" // access interface and tunnel port
-	ovsUnderlayBridge = "br-underlay"
+	OVSOverlayBridge  = "br-int" // access interface and tunnel port
+	OVSUnderlayBridge = "br-underlay"
 )
 
 // OVSOptions are of one half; zero fields get defaults.
@@ -53,38 +53,40 @@ func (OVSHalf) Name() string { return "ovs" }
 
 // Describe is one line for reports.
 func (o OVSHalf) Describe() string {
-	return "Open vSwitch, userspace datapath, " + inWords(o.Encapsulation)
+	return "Open vSwitch, userspace datapath, " + EncapsulationName(o.Encapsulation)
 }
 
-// ovs is the running pair of daemons of a host.
-type ovs struct {
-	host            *topo.Host
-	dir             string
-	env             []string
+// OpenVSwitch is the running pair of daemons of a host.
+type OpenVSwitch struct {
+	Host *topo.Host
+	Dir  string   // of its database, sockets and logs
+	Env  []string // with which its tools find it
+
 	server, vswitch *topo.Command
 }
 
 // Up starts the daemons and moves the TEP's address to the underlay bridge.
 func (o OVSHalf) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
-	v, err := o.up(ctx, s)
+	v, err := o.Start(ctx, s)
 	if v == nil {
 		return nil, err
 	}
-	return v.stop, err
+	return v.Stop, err
 }
 
-func (o OVSHalf) up(ctx context.Context, s topo.Site) (*ovs, error) {
+// Start is Up, and returns what runs, also on error.
+func (o OVSHalf) Start(ctx context.Context, s topo.Site) (*OpenVSwitch, error) {
 	if s.Subnets != nil {
 		return nil, errors.New("no routing by Open vSwitch here, it only bridges: leave out ovs where the topology is routed")
 	}
-	v, err := startOVS(ctx, s.Host)
+	v, err := StartOVS(ctx, s.Host)
 	if err != nil {
 		return nil, err
 	}
 	if err := o.bridges(ctx, v, s); err != nil {
 		return v, err
 	}
-	if err := v.moveTEP(ctx, s); err != nil {
+	if err := v.MoveTEP(ctx, s); err != nil {
 		return v, err
 	}
 	// Without checksums in the device the kernel turns segmentation off too.
@@ -97,8 +99,8 @@ func (o OVSHalf) up(ctx context.Context, s topo.Site) (*ovs, error) {
 	return v, err
 }
 
-// startOVS makes an empty database and starts its server and the switch.
-func startOVS(ctx context.Context, h *topo.Host) (*ovs, error) {
+// StartOVS makes an empty database and starts its server and the switch.
+func StartOVS(ctx context.Context, h *topo.Host) (*OpenVSwitch, error) {
 	if _, err := os.Stat(ovsSchema); err != nil {
 		return nil, fmt.Errorf("schema of Open vSwitch: %w: apt-get install openvswitch-switch", err)
 	}
@@ -106,35 +108,38 @@ func startOVS(ctx context.Context, h *topo.Host) (*ovs, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &ovs{host: h, dir: dir, env: []string{"OVS_RUNDIR=" + dir, "OVS_DBDIR=" + dir, "OVS_LOGDIR=" + dir}}
+	v := &OpenVSwitch{Host: h, Dir: dir, Env: []string{"OVS_RUNDIR=" + dir, "OVS_DBDIR=" + dir, "OVS_LOGDIR=" + dir}}
 	database := filepath.Join(dir, "conf.db")
-	if err := v.run(ctx, "ovsdb-tool", "create", database, ovsSchema); err != nil {
+	if err := v.Run(ctx, "ovsdb-tool", "create", database, ovsSchema); err != nil {
 		return nil, err
 	}
-	if v.server, err = v.daemon(ctx, "ovsdb-server", database, "--remote=punix:"+v.socket(), "--unixctl="+filepath.Join(dir, "server.ctl")); err != nil {
+	if v.server, err = v.daemon(ctx, "ovsdb-server", database, "--remote=punix:"+v.Socket(), "--unixctl="+filepath.Join(dir, "server.ctl")); err != nil {
 		return nil, err
 	}
-	if err := v.vsctl(ctx, "--no-wait", "init"); err != nil {
-		return nil, errors.Join(err, v.stop(ctx))
+	if err := v.VSCtl(ctx, "--no-wait", "init"); err != nil {
+		return nil, errors.Join(err, v.Stop(ctx))
 	}
-	if v.vswitch, err = v.daemon(ctx, "ovs-vswitchd", "unix:"+v.socket(), "--disable-system", "--unixctl="+v.control()); err != nil {
-		return nil, errors.Join(err, v.stop(ctx))
+	if v.vswitch, err = v.daemon(ctx, "ovs-vswitchd", "unix:"+v.Socket(), "--disable-system", "--unixctl="+v.Control()); err != nil {
+		return nil, errors.Join(err, v.Stop(ctx))
 	}
 	return v, nil
 }
 
-func (v *ovs) socket() string  { return filepath.Join(v.dir, "db.sock") }
-func (v *ovs) control() string { return filepath.Join(v.dir, "switch.ctl") }
+// Socket is the database's.
+func (v *OpenVSwitch) Socket() string { return filepath.Join(v.Dir, "db.sock") }
+
+// Control is where ovs-appctl asks the switch.
+func (v *OpenVSwitch) Control() string { return filepath.Join(v.Dir, "switch.ctl") }
 
 // daemon starts a program in the foreground and waits for its control socket,
 // which is its last argument.
-func (v *ovs) daemon(ctx context.Context, argv ...string) (*topo.Command, error) {
-	c := v.host.Command(context.WithoutCancel(ctx), argv...)
+func (v *OpenVSwitch) daemon(ctx context.Context, argv ...string) (*topo.Command, error) {
+	c := v.Host.Command(context.WithoutCancel(ctx), argv...)
 	for cpu := range runtime.NumCPU() { // it forwards for all, so it is where nobody else is, also when the lab is pinned
 		c.CPUs = append(c.CPUs, cpu)
 	}
-	c.Env = v.env
-	c.Log = filepath.Join(v.dir, argv[0]+".log")
+	c.Env = v.Env
+	c.Log = filepath.Join(v.Dir, argv[0]+".log")
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
@@ -142,7 +147,7 @@ func (v *ovs) daemon(ctx context.Context, argv ...string) (*topo.Command, error)
 	defer cancel()
 	_, socket, _ := strings.Cut(argv[len(argv)-1], "=")
 	err := await.That(running, argv[0]+" to answer", func() error {
-		return v.run(running, "ovs-appctl", "--timeout=1", "--target="+socket, "version")
+		return v.Run(running, "ovs-appctl", "--timeout=1", "--target="+socket, "version")
 	})
 	if err != nil {
 		c.Kill()
@@ -151,19 +156,29 @@ func (v *ovs) daemon(ctx context.Context, argv ...string) (*topo.Command, error)
 	return c, nil
 }
 
-func (v *ovs) run(ctx context.Context, argv ...string) error {
-	c := v.host.Command(ctx, argv...)
-	c.Env = v.env
+// PID is the switch's own process.
+func (v *OpenVSwitch) PID() int { return v.vswitch.PID() }
+
+// Run runs one of its tools in its host.
+func (v *OpenVSwitch) Run(ctx context.Context, argv ...string) error {
+	c := v.Host.Command(ctx, argv...)
+	c.Env = v.Env
 	return c.Run()
 }
 
-func (v *ovs) vsctl(ctx context.Context, args ...string) error {
-	return v.run(ctx, append([]string{"ovs-vsctl", "--db=unix:" + v.socket(), "--timeout=10"}, args...)...)
+// VSCtl changes the configuration in its database, by ovs-vsctl.
+func (v *OpenVSwitch) VSCtl(ctx context.Context, args ...string) error {
+	return v.Run(ctx, append([]string{"ovs-vsctl", "--db=unix:" + v.Socket(), "--timeout=10"}, args...)...)
+}
+
+// AppCtl asks the switch.
+func (v *OpenVSwitch) AppCtl(ctx context.Context, args ...string) error {
+	return v.Run(ctx, append([]string{"ovs-appctl", "--timeout=5", "--target=" + v.Control()}, args...)...)
 }
 
 // bridges makes both bridges and the tunnel port.
-func (o OVSHalf) bridges(ctx context.Context, v *ovs, s topo.Site) error {
-	tunnel := append(o.tunnel(), ovsAddress("local_ip", s.Local), ovsAddress("remote_ip", s.Remote), fmt.Sprintf("options:csum=%t", o.UDPChecksum))
+func (o OVSHalf) bridges(ctx context.Context, v *OpenVSwitch, s topo.Site) error {
+	tunnel := append(o.Tunnel(), OVSAddress("local_ip", s.Local), OVSAddress("remote_ip", s.Remote), fmt.Sprintf("options:csum=%t", o.UDPChecksum))
 	if o.Port != 0 {
 		tunnel = append(tunnel, fmt.Sprintf("options:dst_port=%d", o.Port))
 	}
@@ -172,21 +187,21 @@ func (o OVSHalf) bridges(ctx context.Context, v *ovs, s topo.Site) error {
 		return err
 	}
 	args := []string{
-		"--", "add-br", ovsUnderlayBridge, "--", "set", "bridge", ovsUnderlayBridge, "datapath_type=netdev", "other_config:hwaddr=" + fmt.Sprintf("%q", mac.String()),
-		"--", "add-port", ovsUnderlayBridge, topo.UnderlayName,
-		"--", "set", "interface", ovsUnderlayBridge, fmt.Sprintf("mtu_request=%d", s.UnderlayMTU),
-		"--", "add-br", ovsOverlayBridge, "--", "set", "bridge", ovsOverlayBridge, "datapath_type=netdev",
-		"--", "set", "interface", ovsOverlayBridge, fmt.Sprintf("mtu_request=%d", s.InnerMTU),
+		"--", "add-br", OVSUnderlayBridge, "--", "set", "bridge", OVSUnderlayBridge, "datapath_type=netdev", "other_config:hwaddr=" + fmt.Sprintf("%q", mac.String()),
+		"--", "add-port", OVSUnderlayBridge, topo.UnderlayName,
+		"--", "set", "interface", OVSUnderlayBridge, fmt.Sprintf("mtu_request=%d", s.UnderlayMTU),
+		"--", "add-br", OVSOverlayBridge, "--", "set", "bridge", OVSOverlayBridge, "datapath_type=netdev",
+		"--", "set", "interface", OVSOverlayBridge, fmt.Sprintf("mtu_request=%d", s.InnerMTU),
 	}
 	for _, name := range s.Ports() {
-		args = append(args, "--", "add-port", ovsOverlayBridge, name)
+		args = append(args, "--", "add-port", OVSOverlayBridge, name)
 	}
-	args = append(args, "--", "add-port", ovsOverlayBridge, "tunnel0", "--", "set", "interface", "tunnel0")
-	return v.vsctl(ctx, append(args, tunnel...)...)
+	args = append(args, "--", "add-port", OVSOverlayBridge, "tunnel0", "--", "set", "interface", "tunnel0")
+	return v.VSCtl(ctx, append(args, tunnel...)...)
 }
 
-// tunnel is the tunnel port's type and the segment's number.
-func (o OVSHalf) tunnel() []string {
+// Tunnel is the tunnel port's type and the segment's number.
+func (o OVSHalf) Tunnel() []string {
 	if o.Encapsulation == overlay.NVGRE {
 		return []string{"type=gre", "options:in_key=flow", fmt.Sprintf("options:out_key=%d", vni(o.VNI)<<8)}
 	}
@@ -197,29 +212,29 @@ func (o OVSHalf) tunnel() []string {
 	return []string{"type=" + string(kind), fmt.Sprintf("options:key=%d", vni(o.VNI))}
 }
 
-// ovsAddress quotes an address, as colons need it.
-func ovsAddress(option string, a fmt.Stringer) string {
+// OVSAddress quotes an address, as colons need it.
+func OVSAddress(option string, a fmt.Stringer) string {
 	return fmt.Sprintf(`options:%s="%s"`, option, a)
 }
 
-// moveTEP gives the TEP's address to the underlay bridge, where the switch looks
+// MoveTEP gives the TEP's address to the underlay bridge, where the switch looks
 // for the tunnel's route and learns the neighbour from ARP or ND.
-func (v *ovs) moveTEP(ctx context.Context, s topo.Site) error {
+func (v *OpenVSwitch) MoveTEP(ctx context.Context, s topo.Site) error {
 	h := s.Host
 	if err := h.DelAddr(topo.UnderlayName, topo.PrefixOf(s.Local)); err != nil {
 		return err
 	}
-	if err := h.Up(ovsUnderlayBridge); err != nil {
+	if err := h.Up(OVSUnderlayBridge); err != nil {
 		return err
 	}
-	if err := h.AddAddr(ovsUnderlayBridge, topo.PrefixOf(s.Local)); err != nil {
+	if err := h.AddAddr(OVSUnderlayBridge, topo.PrefixOf(s.Local)); err != nil {
 		return err
 	}
-	return h.AwaitUp(ctx, ovsUnderlayBridge)
+	return h.AwaitUp(ctx, OVSUnderlayBridge)
 }
 
-// stop ends both daemons; their interfaces go with them.
-func (v *ovs) stop(ctx context.Context) error {
+// Stop ends both daemons; their interfaces go with them.
+func (v *OpenVSwitch) Stop(ctx context.Context) error {
 	var errs []error
 	for _, c := range []*topo.Command{v.vswitch, v.server} {
 		if c != nil {

@@ -125,10 +125,7 @@ func (k KernelHalf) device(s topo.Site) topo.VXLAN {
 	}
 }
 
-// vni is the segment of all paths unless told otherwise.
-func vni(n uint32) uint32 {
-	if n == 0 {
-		return 100
-	}
-	return n
-}
+// DefaultVNI is the segment of all paths unless told otherwise.
+const DefaultVNI uint32 = 100
+
+func vni(n uint32) uint32 { return cmp.Or(n, DefaultVNI) }

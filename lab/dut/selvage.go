@@ -4,142 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
 )
-
-// Where an edge puts what it shares with other programs, by its name.
-const (
-	edgeSockets = "/run/selvage"
-	edgePins    = "/sys/fs/bpf/selvage"
-)
-
-// EdgeDirs are where an edge puts its sockets, and its pins; empty ones are the defaults, which
-// all edges of the machine share.
-type EdgeDirs struct{ Runtime, Pins string }
-
-// OwnEdgeDirs are directories of this lab alone, which go with it. There edges may have names
-// that others have too.
-func OwnEdgeDirs(l *topo.Lab) (EdgeDirs, error) {
-	dirs := EdgeDirs{Runtime: filepath.Join(l.Dir, "run"), Pins: filepath.Join(edgePins, "lab-"+l.ID)}
-	return dirs, l.Owns(dirs.Pins)
-}
-
-// StateDir is where edges of this lab keep their revisions.
-func StateDir(l *topo.Lab) string { return filepath.Join(l.Dir, "state") }
-
-// args are flags of selvage edge.
-func (d EdgeDirs) args() (args []string) {
-	if d.Runtime != "" {
-		args = append(args, "--runtime-dir", d.Runtime)
-	}
-	if d.Pins != "" {
-		args = append(args, "--pin-root", d.Pins)
-	}
-	return args
-}
-
-// Edge is a running `selvage edge`.
-type Edge struct {
-	Name    string
-	Config  string // the file
-	Socket  string // of its API
-	Command *topo.Command
-}
-
-// EdgeName is a name for an edge on the host that no other lab uses.
-func EdgeName(h *topo.Host) string { return "lab-" + h.Lab().ID + "-" + strings.ToLower(h.Name) }
-
-// StartEdge runs an edge of that name with a configuration on the host and waits
-// until its API answers. The configuration is of the lab's version; a program that reads another
-// gets that. env is added to its environment. The lab removes its files and
-// pins, however it ends.
-func StartEdge(ctx context.Context, h *topo.Host, binary, name, config string, env ...string) (*Edge, error) {
-	return StartEdgeIn(ctx, h, EdgeDirs{}, binary, name, config, env...)
-}
-
-// StartEdgeIn is StartEdge with other directories.
-func StartEdgeIn(ctx context.Context, h *topo.Host, dirs EdgeDirs, binary, name, config string, env ...string) (*Edge, error) {
-	state := filepath.Join(cmp.Or(dirs.Runtime, edgeSockets), name)
-	e := &Edge{
-		Name:   name,
-		Config: filepath.Join(h.Lab().Dir, name+".yaml"),
-		Socket: state + ".sock",
-	}
-	for _, path := range []string{e.Socket, state + ".held", state + ".lock", state + ".egress", state + ".offload", filepath.Join(cmp.Or(dirs.Pins, edgePins), name)} {
-		if err := h.Lab().Owns(path); err != nil {
-			return nil, err
-		}
-	}
-	config, err := translate(ctx, binary, config)
-	if err != nil {
-		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
-	}
-	if err := os.WriteFile(e.Config, []byte(config), 0o644); err != nil {
-		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
-	}
-	// Stop ends it, not ctx, so that on Ctrl-C too it removes what it added.
-	argv := append([]string{binary, "edge", "-c", e.Config}, dirs.args()...)
-	e.Command = h.Command(context.WithoutCancel(ctx), argv...)
-	// By its environment: a release that removes at any end knows no flag for it.
-	e.Command.Log, e.Command.Env = filepath.Join(h.Lab().Dir, name+".log"), append([]string{"SELVAGE_REMOVE_AT_EXIT=true", "SELVAGE_STATE_DIR=" + StateDir(h.Lab())}, env...)
-	if err := e.Command.Start(); err != nil {
-		return nil, err
-	}
-	running, cancel := e.Command.WhileRunning(ctx)
-	defer cancel()
-	err = await.That(running, "the API of edge "+name, func() error {
-		_, err := e.Get(running, "/v1/status")
-		return err
-	})
-	if err != nil {
-		e.Command.Kill()
-		return nil, fmt.Errorf("%w; its log: %s", err, e.Command.Tail())
-	}
-	return e, nil
-}
-
-// Get asks the edge's API for a document: "/v1/status", "/v1/flows", …
-func (e *Edge) Get(ctx context.Context, path string) ([]byte, error) {
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", e.Socket)
-		},
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edge"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return nil, fmt.Errorf("edge %s: %w", e.Name, err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("edge %s: %w", e.Name, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("edge %s: %s: %s", e.Name, response.Status, strings.TrimSpace(string(body)))
-	}
-	return body, nil
-}
-
-// Stop ends the edge with SIGTERM, upon which it removes all that it added.
-func (e *Edge) Stop(ctx context.Context) error { return e.Command.Stop(ctx) }
-
-// Kill ends the edge with SIGKILL: its data path goes on forwarding.
-func (e *Edge) Kill() { e.Command.Kill() }
 
 // SelvageOptions are of one half; zero fields get defaults.
 type SelvageOptions struct {
@@ -176,7 +47,7 @@ func (SelvageHalf) Name() string { return "selvage" }
 
 // Describe is one line for reports.
 func (o SelvageHalf) Describe() string {
-	words := "Selvage edge, " + inWords(o.Encapsulation)
+	words := "Selvage edge, " + EncapsulationName(o.Encapsulation)
 	if o.NoFlowCache {
 		words += ", flow cache off"
 	}
@@ -186,8 +57,8 @@ func (o SelvageHalf) Describe() string {
 	return words
 }
 
-// inWords is an encapsulation's name as its standard writes it.
-func inWords(e overlay.Encapsulation) string {
+// EncapsulationName is an encapsulation's name as its standard writes it.
+func EncapsulationName(e overlay.Encapsulation) string {
 	if e == overlay.Geneve {
 		return "Geneve"
 	}
@@ -234,7 +105,7 @@ spec:
     enabled: %t
 `, name, topo.UnderlayName, s.Local, !o.NoFlowCache)
 	if o.Learned.IsValid() {
-		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", evpnAS, routerID(s.Local), o.Learned)
+		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    RouterID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", AS, RouterID(s.Local), o.Learned)
 	}
 	b.WriteString("  segments:\n")
 	home := "lab"

@@ -25,21 +25,21 @@ type TransitOVS struct {
 
 // Describe is one line for reports.
 func (o TransitOVS) Describe() string {
-	return "Open vSwitch, userspace datapath, OpenFlow routes, " + inWords(o.Encapsulation)
+	return "Open vSwitch, userspace datapath, OpenFlow routes, " + EncapsulationName(o.Encapsulation)
 }
 
 // Up starts the daemons, bridges and rules.
 func (o TransitOVS) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
-	v, err := startOVS(ctx, t.Device)
+	v, err := StartOVS(ctx, t.Device)
 	if err != nil {
 		return nil, err
 	}
-	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Process: v.vswitch.PID(), Drops: v.drops, Excused: stackReasons()}
-	f.stop = func(ctx context.Context) error { return errors.Join(v.unbridge(ctx, t), v.stop(ctx)) }
+	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Process: v.PID(), Drops: v.drops, Excused: stackReasons()}
+	f.stop = func(ctx context.Context) error { return errors.Join(v.unbridge(ctx, t), v.Stop(ctx)) }
 	for i, k := range t.Underlays {
 		f.Tunnel.Endpoints[i] = k.DeviceAddr.Addr()
 	}
-	for _, step := range []func(context.Context, *ovs, *Transit) error{o.ports, v.endpoints, o.rules} {
+	for _, step := range []func(context.Context, *OpenVSwitch, *Transit) error{o.ports, v.endpoints, o.rules} {
 		if err := step(ctx, v, t); err != nil {
 			return f, err
 		}
@@ -59,41 +59,41 @@ func stackReasons() []string {
 
 // ports makes the bridge of the frames, with uplinks and a tunnel port to each of the
 // tester's endpoints, and a bridge for each underlay link.
-func (o TransitOVS) ports(ctx context.Context, v *ovs, t *Transit) error {
-	args := []string{"--", "add-br", ovsOverlayBridge, "--", "set", "bridge", ovsOverlayBridge, "datapath_type=netdev", "fail_mode=secure"}
+func (o TransitOVS) ports(ctx context.Context, v *OpenVSwitch, t *Transit) error {
+	args := []string{"--", "add-br", OVSOverlayBridge, "--", "set", "bridge", OVSOverlayBridge, "datapath_type=netdev", "fail_mode=secure"}
 	for i, k := range t.Uplinks {
-		args = append(args, "--", "add-port", ovsOverlayBridge, k.Device, "--", "set", "interface", k.Device, fmt.Sprintf("ofport_request=%d", 1+i))
+		args = append(args, "--", "add-port", OVSOverlayBridge, k.Device, "--", "set", "interface", k.Device, fmt.Sprintf("ofport_request=%d", 1+i))
 	}
 	for i, k := range t.Underlays {
 		bridge, tunnel := underlayBridge(i), fmt.Sprintf("tunnel%d", i)
 		args = append(args,
 			"--", "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev", "other_config:hwaddr="+fmt.Sprintf("%q", k.DeviceMAC.String()),
 			"--", "add-port", bridge, k.Device, "--", "set", "interface", bridge, fmt.Sprintf("mtu_request=%d", t.Options.MTU),
-			"--", "add-port", ovsOverlayBridge, tunnel, "--", "set", "interface", tunnel, fmt.Sprintf("ofport_request=%d", 11+i))
+			"--", "add-port", OVSOverlayBridge, tunnel, "--", "set", "interface", tunnel, fmt.Sprintf("ofport_request=%d", 11+i))
 		half := OVSHalf{VNI: uint32(transitSegment), Encapsulation: o.Encapsulation}
-		args = append(args, half.tunnel()...)
-		args = append(args, ovsAddress("local_ip", k.DeviceAddr.Addr()), ovsAddress("remote_ip", k.TesterAddr.Addr()), "options:csum=false")
+		args = append(args, half.Tunnel()...)
+		args = append(args, OVSAddress("local_ip", k.DeviceAddr.Addr()), OVSAddress("remote_ip", k.TesterAddr.Addr()), "options:csum=false")
 	}
-	return v.vsctl(ctx, args...)
+	return v.VSCtl(ctx, args...)
 }
 
 // unbridge removes the bridges, whose interfaces the daemons would leave behind.
-func (v *ovs) unbridge(ctx context.Context, t *Transit) error {
+func (v *OpenVSwitch) unbridge(ctx context.Context, t *Transit) error {
 	if t.Lab.Closing() {
 		return nil
 	}
-	args := []string{"--", "--if-exists", "del-br", ovsOverlayBridge}
+	args := []string{"--", "--if-exists", "del-br", OVSOverlayBridge}
 	for i := range t.Underlays {
 		args = append(args, "--", "--if-exists", "del-br", underlayBridge(i))
 	}
-	return v.vsctl(ctx, args...)
+	return v.VSCtl(ctx, args...)
 }
 
-func underlayBridge(i int) string { return fmt.Sprintf("%s%d", ovsUnderlayBridge, i) }
+func underlayBridge(i int) string { return fmt.Sprintf("%s%d", OVSUnderlayBridge, i) }
 
 // endpoints gives each underlay bridge its TEP's address, where the switch looks for
 // the tunnel's route, and the MAC address of the tester's.
-func (v *ovs) endpoints(ctx context.Context, _ *ovs, t *Transit) error {
+func (v *OpenVSwitch) endpoints(ctx context.Context, _ *OpenVSwitch, t *Transit) error {
 	for i, k := range t.Underlays {
 		bridge := underlayBridge(i)
 		if err := errors.Join(t.Device.Up(bridge), own(t.Device, bridge, k.DeviceAddr)); err != nil {
@@ -103,7 +103,7 @@ func (v *ovs) endpoints(ctx context.Context, _ *ovs, t *Transit) error {
 			return err
 		}
 		set := func() error {
-			return v.appctl(ctx, "tnl/neigh/set", bridge, k.TesterAddr.Addr().String(), k.TesterMAC.String())
+			return v.AppCtl(ctx, "tnl/neigh/set", bridge, k.TesterAddr.Addr().String(), k.TesterMAC.String())
 		}
 		if err := await.That(ctx, "the switch to take the tunnel's neighbour", set); err != nil {
 			return err
@@ -112,17 +112,13 @@ func (v *ovs) endpoints(ctx context.Context, _ *ovs, t *Transit) error {
 	return nil
 }
 
-func (v *ovs) appctl(ctx context.Context, args ...string) error {
-	return v.run(ctx, append([]string{"ovs-appctl", "--timeout=5", "--target=" + v.control()}, args...)...)
-}
-
 // rules route: the i-th uplink to the i-th tunnel and back.
-func (o TransitOVS) rules(ctx context.Context, v *ovs, t *Transit) error {
+func (o TransitOVS) rules(ctx context.Context, v *OpenVSwitch, t *Transit) error {
 	for i, k := range t.Uplinks {
 		in := fmt.Sprintf("in_port=%d,%s,actions=%s", 1+i, matchTo(t.Inside), routeTo(transitRouterMAC, farMAC(i), 11+i))
 		out := fmt.Sprintf("in_port=%d,%s,actions=%s", 11+i, matchTo(t.Outside), routeTo(k.DeviceMAC, k.TesterMAC, 1+i))
 		for _, rule := range []string{in, out} {
-			if err := v.run(ctx, "ovs-ofctl", "--timeout=5", "add-flow", "unix:"+v.dir+"/"+ovsOverlayBridge+".mgmt", rule); err != nil {
+			if err := v.Run(ctx, "ovs-ofctl", "--timeout=5", "add-flow", "unix:"+v.Dir+"/"+OVSOverlayBridge+".mgmt", rule); err != nil {
 				return err
 			}
 		}
@@ -143,13 +139,13 @@ func routeTo(from, to net.HardwareAddr, port int) string {
 
 // drops are what the switch counted itself, and what its packet sockets did not take
 // because they were full: the kernel, which holds another copy, does not count those.
-func (v *ovs) drops(ctx context.Context) (map[string]uint64, error) {
+func (v *OpenVSwitch) drops(ctx context.Context) (map[string]uint64, error) {
 	counts, err := v.socketDrops(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := v.host.Command(ctx, "ovs-vsctl", "--db=unix:"+v.socket(), "--timeout=10", "--format=json", "--columns=name,statistics", "list", "interface")
-	c.Env = v.env
+	c := v.Host.Command(ctx, "ovs-vsctl", "--db=unix:"+v.Socket(), "--timeout=10", "--format=json", "--columns=name,statistics", "list", "interface")
+	c.Env = v.Env
 	out, err := c.Output()
 	if err != nil {
 		return nil, err
@@ -181,8 +177,8 @@ func (v *ovs) drops(ctx context.Context) (map[string]uint64, error) {
 // memory is the part of ss(8)'s line that counts what a socket dropped.
 var memory = regexp.MustCompile(`skmem:\(.*,d([0-9]+)\)`)
 
-func (v *ovs) socketDrops(ctx context.Context) (map[string]uint64, error) {
-	out, err := v.host.Output(ctx, "ss", "--packet", "--numeric", "--memory", "--no-header", "--oneline")
+func (v *OpenVSwitch) socketDrops(ctx context.Context) (map[string]uint64, error) {
+	out, err := v.Host.Output(ctx, "ss", "--packet", "--numeric", "--memory", "--no-header", "--oneline")
 	if err != nil {
 		return nil, err
 	}

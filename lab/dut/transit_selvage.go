@@ -3,7 +3,6 @@ package dut
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -32,7 +31,7 @@ type TransitSelvage struct {
 
 // Describe is one line for reports.
 func (o TransitSelvage) Describe() string {
-	words := "Selvage edge, " + inWords(o.Encapsulation)
+	words := "Selvage edge, " + EncapsulationName(o.Encapsulation)
 	if o.Mode != "" {
 		words += ", transit mode " + o.Mode
 	}
@@ -104,7 +103,7 @@ func (e *Edge) drops(ctx context.Context) (map[string]uint64, error) {
 		Reason  string `json:"reason"`
 		Packets uint64 `json:"packets"`
 	}
-	if err := e.document(ctx, "/v1/drops", &list); err != nil {
+	if err := e.Document(ctx, "/v1/drops", &list); err != nil {
 		return nil, err
 	}
 	counts := map[string]uint64{}
@@ -122,7 +121,7 @@ func (e *Edge) resolved(ctx context.Context) error {
 			State string `json:"state"`
 		} `json:"hops"`
 	}
-	if err := e.document(ctx, "/v1/routes", &routes); err != nil {
+	if err := e.Document(ctx, "/v1/routes", &routes); err != nil {
 		return err
 	}
 	if len(routes) == 0 {
@@ -134,30 +133,6 @@ func (e *Edge) resolved(ctx context.Context) error {
 				return fmt.Errorf("a next hop of %s is %s", r.Prefix, hop.State)
 			}
 		}
-	}
-	return nil
-}
-
-// FlowCacheUse is what an edge says of its flow cache.
-type FlowCacheUse struct {
-	Hits   uint64 `json:"flow_hits"`
-	Misses uint64 `json:"flow_misses"`
-}
-
-// FlowCache reads the hits and misses of the edge's flow cache.
-func (e *Edge) FlowCache(ctx context.Context) (FlowCacheUse, error) {
-	var use FlowCacheUse
-	return use, e.document(ctx, "/v1/status", &use)
-}
-
-// document reads one of the API's documents.
-func (e *Edge) document(ctx context.Context, path string, into any) error {
-	body, err := e.Get(ctx, path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("edge %s: %s: %w", e.Name, path, err)
 	}
 	return nil
 }
