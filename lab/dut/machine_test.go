@@ -8,5 +8,5 @@ import (
 
 // Testbeds are the same on machines that are not. All of them are tried in make test-long.
 func TestOtherMachines(t *testing.T) {
-	testlab.OnOtherMachines(t, "TestConvergeUplinks", "TestConverge.*|TestEgressPaths|TestEVPNKernel|TestPathsInTurn|TestRouted.*|TestForwardersInTurn")
+	testlab.OnOtherMachines(t, "TestConvergeUplinks", "TestConverge.*|TestEgressPaths|TestEVPNKernel|TestPathsInTurn|TestRouted.*")
 }

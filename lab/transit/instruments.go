@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
@@ -243,7 +243,7 @@ func (r *Instruments) drops(ctx context.Context) (losses.Counts, error) {
 		}
 	}
 	for name, n := range driver {
-		if !r.Testbed.Device.Programs || !strings.HasPrefix(name, dut.DroppedByXDP) {
+		if !r.Testbed.Device.Programs || !strings.HasPrefix(name, router.DroppedByXDP) {
 			all["device "+name] = n
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/result"
@@ -83,8 +83,8 @@ func (c *Command) checkCases() error {
 		if slices.Contains(c.Routes[:i], n) {
 			return fmt.Errorf("--routes: %d is named twice", n)
 		}
-		if n < 0 || n > dut.MostRoutes {
-			return fmt.Errorf("--routes: %d is not within 0 … %d", n, dut.MostRoutes)
+		if n < 0 || n > router.MostRoutes {
+			return fmt.Errorf("--routes: %d is not within 0 … %d", n, router.MostRoutes)
 		}
 	}
 	if len(c.Routes) == 0 {
@@ -169,8 +169,8 @@ func (c *Command) buildAll(ctx context.Context, r *transit.Run, version string) 
 func (c *Command) options(target string, routes int) transit.Options {
 	return transit.Options{
 		Experiment: Name,
-		Transit:    dut.TransitOptions{Routes: routes},
-		Forwarder: dut.TransitSelvage{
+		Transit:    router.Options{Routes: routes},
+		Forwarder: router.Selvage{
 			Binary: c.SelvageBinary, Encapsulation: c.Encap, Mode: c.SelvageTransit,
 			NoFlowCache: target == CacheOff, FlowCacheSize: transit.CacheSize(slices.Max(c.Flows)),
 		},

@@ -1,4 +1,4 @@
-package dut_test
+package router_test
 
 import (
 	"fmt"
@@ -8,13 +8,13 @@ import (
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/test/testlab"
 )
 
-func newTransit(t *testing.T, o dut.TransitOptions) *dut.Transit {
+func newTransit(t *testing.T, o router.Options) *router.Transit {
 	t.Helper()
-	n, err := dut.NewTransit(t.Context(), testlab.New(t), o)
+	n, err := router.NewTransit(t.Context(), testlab.New(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func newTransit(t *testing.T, o dut.TransitOptions) *dut.Transit {
 // Forwarders follow each other on one device, and the last leaves it as it was.
 func TestForwardersInTurn(t *testing.T) {
 	t.Parallel()
-	for _, o := range []dut.TransitOptions{{}, {Pairs: 2, Family: 6, UnderlayFamily: 6, Routes: 40}} {
+	for _, o := range []router.Options{{}, {Pairs: 2, Family: 6, UnderlayFamily: 6, Routes: 40}} {
 		t.Run(fmt.Sprintf("%d pairs", max(1, o.Pairs)), func(t *testing.T) {
 			n := newTransit(t, o)
 			facts := func() string {
@@ -41,7 +41,7 @@ func TestForwardersInTurn(t *testing.T) {
 			// An interface that had IPv6 once keeps a link-local address.
 			first := ""
 			for range 2 {
-				for _, f := range []dut.Forwarder{dut.TransitLimit{}, dut.TransitKernel{}, dut.TransitKernel{Plain: true}, dut.TransitOVS{}} {
+				for _, f := range []router.Forwarder{router.Limit{}, router.Kernel{}, router.Kernel{Plain: true}, router.OVS{}} {
 					running, err := n.Start(t.Context(), f)
 					if err != nil {
 						t.Fatal(err)
@@ -72,15 +72,15 @@ func TestForwardersInTurn(t *testing.T) {
 func TestTransitOptions(t *testing.T) {
 	lab := testlab.New(t)
 	for _, tt := range []struct {
-		options dut.TransitOptions
+		options router.Options
 		want    string
 	}{
-		{dut.TransitOptions{Pairs: 3}, "choose 1 or 2"},
-		{dut.TransitOptions{Family: 5}, "choose 4 or 6"},
-		{dut.TransitOptions{UnderlayFamily: 7}, "choose 4 or 6"},
-		{dut.TransitOptions{Routes: 5000}, "0 to 1024"},
+		{router.Options{Pairs: 3}, "choose 1 or 2"},
+		{router.Options{Family: 5}, "choose 4 or 6"},
+		{router.Options{UnderlayFamily: 7}, "choose 4 or 6"},
+		{router.Options{Routes: 5000}, "0 to 1024"},
 	} {
-		if _, err := dut.NewTransit(t.Context(), lab, tt.options); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := router.NewTransit(t.Context(), lab, tt.options); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: error %v, want %q in it", tt.options, err, tt.want)
 		}
 	}
@@ -89,8 +89,8 @@ func TestTransitOptions(t *testing.T) {
 // The edge's configuration is one that an edge takes, and says what the tester expects.
 func TestTransitConfig(t *testing.T) {
 	t.Parallel()
-	n := newTransit(t, dut.TransitOptions{Pairs: 2, Routes: 1000})
-	for _, o := range []dut.TransitSelvage{{}, {Encapsulation: overlay.NVGRE, NoFlowCache: true}, {FlowCacheSize: 1 << 20}} {
+	n := newTransit(t, router.Options{Pairs: 2, Routes: 1000})
+	for _, o := range []router.Selvage{{}, {Encapsulation: overlay.NVGRE, NoFlowCache: true}, {FlowCacheSize: 1 << 20}} {
 		text := o.Config("edge1", n)
 		e, err := config.Parse("edge1.yaml", []byte(text))
 		if err != nil {

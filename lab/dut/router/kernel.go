@@ -1,4 +1,4 @@
-package dut
+package router
 
 import (
 	"context"
@@ -10,26 +10,26 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// TransitKernel is the Linux kernel as a router, by default between the uplinks and a
+// Kernel is the Linux kernel as a router, by default between the uplinks and a
 // vxlan device. Neighbours and forwarding entries are permanent.
-type TransitKernel struct {
+type Kernel struct {
 	// Plain routes between uplinks and underlay links instead, without a tunnel.
 	Plain bool
 }
 
 // Describe is one line for reports.
-func (k TransitKernel) Describe() string {
+func (k Kernel) Describe() string {
 	if k.Plain {
 		return "Linux routes between plain interfaces, no tunnel"
 	}
 	return "Linux routes to the kernel's vxlan device"
 }
 
-// transitTunnelName is the kernel's vxlan device.
-const transitTunnelName = "vxlan0"
+// tunnelName is the kernel's vxlan device.
+const tunnelName = "vxlan0"
 
 // Up makes the device a router.
-func (k TransitKernel) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
+func (k Kernel) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
 	forwarding, err := t.Device.Forward()
 	f := &Forwarding{stop: forwarding}
 	if err != nil {
@@ -111,11 +111,11 @@ func (t *Transit) vxlanHops(ctx context.Context) ([]topo.NextHop, error) {
 		return nil, err
 	}
 	h := t.Device
-	err := h.VXLAN(ctx, transitTunnelName, topo.VXLAN{
-		VNI: uint32(transitSegment), Local: t.TEP, MTU: 1500, NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true, NoLearning: true,
+	err := h.VXLAN(ctx, tunnelName, topo.VXLAN{
+		VNI: uint32(segment), Local: t.TEP, MTU: 1500, NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true, NoLearning: true,
 	})
 	if err == nil {
-		err = h.SetMAC(transitTunnelName, transitRouterMAC)
+		err = h.SetMAC(tunnelName, routerMAC)
 	}
 	if err != nil {
 		return nil, err
@@ -124,12 +124,12 @@ func (t *Transit) vxlanHops(ctx context.Context) ([]topo.NextHop, error) {
 	for i, k := range t.Underlays {
 		device, far := t.insideAddrs(i)
 		err := errors.Join(
-			own(h, transitTunnelName, device), h.AddNeighbour(transitTunnelName, far, farMAC(i)),
-			h.AddFDB(transitTunnelName, farMAC(i), k.TesterAddr.Addr()))
+			own(h, tunnelName, device), h.AddNeighbour(tunnelName, far, farMAC(i)),
+			h.AddFDB(tunnelName, farMAC(i), k.TesterAddr.Addr()))
 		if err != nil {
 			return nil, err
 		}
-		hops = append(hops, topo.NextHop{Name: transitTunnelName, Addr: far})
+		hops = append(hops, topo.NextHop{Name: tunnelName, Addr: far})
 	}
 	return hops, nil
 }
@@ -167,7 +167,7 @@ func (t *Transit) unaddress(plain bool) error {
 		}
 	}
 	if !plain {
-		errs = append(errs, t.Device.Delete(transitTunnelName))
+		errs = append(errs, t.Device.Delete(tunnelName))
 	}
 	return errors.Join(errs...)
 }

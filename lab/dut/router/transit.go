@@ -1,4 +1,9 @@
-package dut
+// Package router has the device between uplinks and tunnel endpoints, with a tester around it, and what can
+// forward there: Linux, Open vSwitch, Selvage, and bare redirects as the limit.
+//
+// Its one invariant: one forwarder is up at a time, and it leaves the device as it was. Do not use it where
+// two hosts have guests: that is lab/dut.
+package router
 
 import (
 	"cmp"
@@ -11,12 +16,13 @@ import (
 	"sync"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// TransitOptions are the sizes and families of a Transit; zero fields get their
+// Options are the sizes and families of a Transit; zero fields get their
 // defaults.
-type TransitOptions struct {
+type Options struct {
 	Pairs          int // uplinks, and as many underlay links: 1 (default) or 2
 	Family         int // of the frames that cross the device: 4 (default) or 6
 	UnderlayFamily int // 4 (default) or 6
@@ -26,21 +32,21 @@ type TransitOptions struct {
 	Routes int
 }
 
-// transitMTU is what the study of a bare-metal edge asks of an underlay for 1500.
-const transitMTU = 1700
+// defaultMTU is what the study of a bare-metal edge asks of an underlay for 1500.
+const defaultMTU = 1700
 
-// transitSegment is the tunnels' VNI, or VSID.
-const transitSegment overlay.VNI = 100
+// segment is the tunnels' VNI, or VSID.
+const segment overlay.VNI = 100
 
 // Inner Ethernet addresses of the routers at both ends of the tunnel.
 var (
-	transitRouterMAC = net.HardwareAddr{2, 0, 0, 0, 0x0f, 1}
-	farRouterMAC     = net.HardwareAddr{2, 0, 0, 0, 0x0f, 2}
+	routerMAC    = net.HardwareAddr{2, 0, 0, 0, 0x0f, 1}
+	farRouterMAC = net.HardwareAddr{2, 0, 0, 0, 0x0f, 2}
 )
 
-// TransitLink is a veth pair between tester and device. Its offloads on receive
+// Link is a veth pair between tester and device. Its offloads on receive
 // (GRO) have both ends take in what XDP redirects to them.
-type TransitLink struct {
+type Link struct {
 	Tester, Device         string // interfaces
 	TesterMAC, DeviceMAC   net.HardwareAddr
 	TesterAddr, DeviceAddr netip.Prefix // of the frames' family at an uplink, of the underlay's at an underlay link
@@ -57,9 +63,9 @@ type TransitLink struct {
 type Transit struct {
 	Lab            *topo.Lab
 	Tester, Device *topo.Host
-	Options        TransitOptions // with the defaults filled in
-	Uplinks        []TransitLink
-	Underlays      []TransitLink
+	Options        Options // with the defaults filled in
+	Uplinks        []Link
+	Underlays      []Link
 	// TEP is the device's tunnel endpoint. The tester's are Underlays' TesterAddr.
 	TEP netip.Addr
 	// Outside is the network behind the uplinks, Inside that behind the tunnels.
@@ -70,7 +76,7 @@ type Transit struct {
 }
 
 // NewTransit builds both hosts and their links.
-func NewTransit(ctx context.Context, l *topo.Lab, o TransitOptions) (*Transit, error) {
+func NewTransit(ctx context.Context, l *topo.Lab, o Options) (*Transit, error) {
 	t := &Transit{Lab: l, Options: o}
 	if err := t.fillOptions(); err != nil {
 		return nil, err
@@ -100,7 +106,7 @@ func (t *Transit) fillOptions() error {
 	for _, field := range []struct {
 		value *int
 		or    int
-	}{{&o.Pairs, 1}, {&o.Family, 4}, {&o.UnderlayFamily, 4}, {&o.MTU, transitMTU}} {
+	}{{&o.Pairs, 1}, {&o.Family, 4}, {&o.UnderlayFamily, 4}, {&o.MTU, defaultMTU}} {
 		if *field.value == 0 {
 			*field.value = field.or
 		}
@@ -122,29 +128,29 @@ func (t *Transit) fillOptions() error {
 }
 
 // uplink is the i-th link to the plain network.
-func (t *Transit) uplink(i int) TransitLink {
+func (t *Transit) uplink(i int) Link {
 	device, tester := fmt.Sprintf("203.0.113.%d/28", 16*i+1), fmt.Sprintf("203.0.113.%d/28", 16*i+2)
 	if t.Options.Family == 6 {
 		device, tester = fmt.Sprintf("2001:db8:1:%d::1/64", i), fmt.Sprintf("2001:db8:1:%d::2/64", i)
 	}
-	return transitLink("gen", "up", i, tester, device)
+	return newLink("gen", "up", i, tester, device)
 }
 
 // underlay is the i-th link to tunnel endpoints.
-func (t *Transit) underlay(i int) TransitLink {
+func (t *Transit) underlay(i int) Link {
 	device, tester := fmt.Sprintf("192.0.2.%d/28", 16*i+1), fmt.Sprintf("192.0.2.%d/28", 16*i+2)
 	if t.Options.UnderlayFamily == 6 {
 		device, tester = fmt.Sprintf("2001:db8:2:%d::1/64", i), fmt.Sprintf("2001:db8:2:%d::2/64", i)
 	}
-	return transitLink("sink", "ul", i, tester, device)
+	return newLink("sink", "ul", i, tester, device)
 }
 
-func transitLink(tester, device string, i int, testerAddr, deviceAddr string) TransitLink {
+func newLink(tester, device string, i int, testerAddr, deviceAddr string) Link {
 	side := byte(1)
 	if device == "ul" {
 		side = 2
 	}
-	return TransitLink{
+	return Link{
 		Tester: tester + strconv.Itoa(i), Device: device + strconv.Itoa(i),
 		TesterMAC: net.HardwareAddr{2, 0, 0, 0, 0x10 + side, byte(2*i + 2)}, DeviceMAC: net.HardwareAddr{2, 0, 0, 0, 0x10 + side, byte(2*i + 1)},
 		TesterAddr: netip.MustParsePrefix(testerAddr), DeviceAddr: netip.MustParsePrefix(deviceAddr),
@@ -153,7 +159,7 @@ func transitLink(tester, device string, i int, testerAddr, deviceAddr string) Tr
 
 // connect makes a link. The tester's kernel has an address on it, so it answers for
 // that; the device gets its addresses from the forwarder that wants them.
-func (t *Transit) connect(ctx context.Context, k TransitLink) error {
+func (t *Transit) connect(ctx context.Context, k Link) error {
 	tester := topo.LinkEnd{Host: t.Tester, Name: k.Tester, MAC: k.TesterMAC, Addrs: []netip.Prefix{k.TesterAddr}}
 	device := topo.LinkEnd{Host: t.Device, Name: k.Device, MAC: k.DeviceMAC}
 	if err := t.Lab.Link(ctx, tester, device, t.Options.MTU); err != nil {
@@ -166,13 +172,13 @@ func (t *Transit) connect(ctx context.Context, k TransitLink) error {
 }
 
 // Links are all of them, uplinks first.
-func (t *Transit) Links() []TransitLink {
+func (t *Transit) Links() []Link {
 	return append(t.Uplinks[:len(t.Uplinks):len(t.Uplinks)], t.Underlays...)
 }
 
-// TransitTunnel is what a forwarder puts around frames towards Inside, and what it
+// Tunnel is what a forwarder puts around frames towards Inside, and what it
 // takes from around those for Outside.
-type TransitTunnel struct {
+type Tunnel struct {
 	Encapsulation overlay.Encapsulation
 	VNI           overlay.VNI
 	// DeviceMAC and TesterMAC are the inner frame's: of the device's router and of the
@@ -183,11 +189,11 @@ type TransitTunnel struct {
 }
 
 // DefaultTunnel is VXLAN to the TEP, for devices that have no tunnel of their own.
-func (t *Transit) DefaultTunnel() *TransitTunnel { return t.tunnel("") }
+func (t *Transit) DefaultTunnel() *Tunnel { return t.tunnel("") }
 
 // tunnel is that of a device whose one endpoint is the TEP.
-func (t *Transit) tunnel(e overlay.Encapsulation) *TransitTunnel {
-	tunnel := &TransitTunnel{Encapsulation: cmp.Or(e, overlay.VXLAN), VNI: transitSegment, DeviceMAC: transitRouterMAC, TesterMAC: farRouterMAC}
+func (t *Transit) tunnel(e overlay.Encapsulation) *Tunnel {
+	tunnel := &Tunnel{Encapsulation: cmp.Or(e, overlay.VXLAN), VNI: segment, DeviceMAC: routerMAC, TesterMAC: farRouterMAC}
 	for range t.Underlays {
 		tunnel.Endpoints = append(tunnel.Endpoints, t.TEP)
 	}
@@ -205,11 +211,11 @@ type Forwarder interface {
 // Forwarding is a forwarder that runs.
 type Forwarding struct {
 	// Tunnel is nil where frames stay as they are.
-	Tunnel *TransitTunnel
+	Tunnel *Tunnel
 	// Process is the device's own program that handles packets, 0 where the kernel does.
 	Process int
 	// Edge is the running edge, of the forwarder that has one.
-	Edge *Edge
+	Edge *dut.Edge
 	// Drops returns what the forwarder dropped by its own reasons. It may be nil.
 	Drops func(context.Context) (map[string]uint64, error)
 	// Excused are the reasons for which the kernel frees packets that are no losses, because
@@ -261,7 +267,7 @@ func (t *Transit) halt(ctx context.Context, f *Forwarding) error {
 	return stop(ctx)
 }
 
-// MostRoutes is the most of TransitOptions.Routes: it keeps each network's further routes within a /16 and a /64.
+// MostRoutes is the most of Options.Routes: it keeps each network's further routes within a /16 and a /64.
 const MostRoutes = 1024
 
 // moreRoutes are Options.Routes networks of 64 addresses from the start of a network.

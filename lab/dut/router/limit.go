@@ -1,4 +1,4 @@
-package dut
+package router
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 	"github.com/selvage/selvage/lab/limit"
 )
 
-// TransitLimit hands frames from uplink to underlay link and back as they are, by
+// Limit hands frames from uplink to underlay link and back as they are, by
 // XDP: the machine's limit.
-type TransitLimit struct{}
+type Limit struct{}
 
 // Describe is one line for reports.
-func (TransitLimit) Describe() string { return "XDP redirect without any work, no tunnel" }
+func (Limit) Describe() string { return "XDP redirect without any work, no tunnel" }
 
 // Up joins each uplink with the underlay link of its number.
-func (TransitLimit) Up(_ context.Context, t *Transit) (*Forwarding, error) {
+func (Limit) Up(_ context.Context, t *Transit) (*Forwarding, error) {
 	var wires []*limit.Wire
 	f := &Forwarding{stop: func(context.Context) error {
 		var errs []error

@@ -1,4 +1,4 @@
-package dut
+package router
 
 import (
 	"context"
@@ -13,33 +13,34 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 )
 
-// TransitOVS is Open vSwitch's userspace datapath with OpenFlow rules that route:
+// OVS is Open vSwitch's userspace datapath with OpenFlow rules that route:
 // both MAC addresses are set and the TTL falls by one. It opens packet sockets on
 // the device's interfaces, so the kernel's own stack gets every frame too and frees it.
-type TransitOVS struct {
+type OVS struct {
 	// Encapsulation is vxlan (default), geneve or nvgre.
 	Encapsulation overlay.Encapsulation
 }
 
 // Describe is one line for reports.
-func (o TransitOVS) Describe() string {
-	return "Open vSwitch, userspace datapath, OpenFlow routes, " + EncapsulationName(o.Encapsulation)
+func (o OVS) Describe() string {
+	return "Open vSwitch, userspace datapath, OpenFlow routes, " + dut.EncapsulationName(o.Encapsulation)
 }
 
 // Up starts the daemons, bridges and rules.
-func (o TransitOVS) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
-	v, err := StartOVS(ctx, t.Device)
+func (o OVS) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
+	v, err := dut.StartOVS(ctx, t.Device)
 	if err != nil {
 		return nil, err
 	}
-	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Process: v.PID(), Drops: v.drops, Excused: stackReasons()}
-	f.stop = func(ctx context.Context) error { return errors.Join(v.unbridge(ctx, t), v.Stop(ctx)) }
+	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Process: v.PID(), Drops: func(ctx context.Context) (map[string]uint64, error) { return switchDrops(ctx, v) }, Excused: stackReasons()}
+	f.stop = func(ctx context.Context) error { return errors.Join(unbridge(ctx, v, t), v.Stop(ctx)) }
 	for i, k := range t.Underlays {
 		f.Tunnel.Endpoints[i] = k.DeviceAddr.Addr()
 	}
-	for _, step := range []func(context.Context, *OpenVSwitch, *Transit) error{o.ports, v.endpoints, o.rules} {
+	for _, step := range []func(context.Context, *dut.OpenVSwitch, *Transit) error{o.ports, endpoints, o.rules} {
 		if err := step(ctx, v, t); err != nil {
 			return f, err
 		}
@@ -59,41 +60,41 @@ func stackReasons() []string {
 
 // ports makes the bridge of the frames, with uplinks and a tunnel port to each of the
 // tester's endpoints, and a bridge for each underlay link.
-func (o TransitOVS) ports(ctx context.Context, v *OpenVSwitch, t *Transit) error {
-	args := []string{"--", "add-br", OVSOverlayBridge, "--", "set", "bridge", OVSOverlayBridge, "datapath_type=netdev", "fail_mode=secure"}
+func (o OVS) ports(ctx context.Context, v *dut.OpenVSwitch, t *Transit) error {
+	args := []string{"--", "add-br", dut.OVSOverlayBridge, "--", "set", "bridge", dut.OVSOverlayBridge, "datapath_type=netdev", "fail_mode=secure"}
 	for i, k := range t.Uplinks {
-		args = append(args, "--", "add-port", OVSOverlayBridge, k.Device, "--", "set", "interface", k.Device, fmt.Sprintf("ofport_request=%d", 1+i))
+		args = append(args, "--", "add-port", dut.OVSOverlayBridge, k.Device, "--", "set", "interface", k.Device, fmt.Sprintf("ofport_request=%d", 1+i))
 	}
 	for i, k := range t.Underlays {
 		bridge, tunnel := underlayBridge(i), fmt.Sprintf("tunnel%d", i)
 		args = append(args,
 			"--", "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev", "other_config:hwaddr="+fmt.Sprintf("%q", k.DeviceMAC.String()),
 			"--", "add-port", bridge, k.Device, "--", "set", "interface", bridge, fmt.Sprintf("mtu_request=%d", t.Options.MTU),
-			"--", "add-port", OVSOverlayBridge, tunnel, "--", "set", "interface", tunnel, fmt.Sprintf("ofport_request=%d", 11+i))
-		half := OVSHalf{VNI: uint32(transitSegment), Encapsulation: o.Encapsulation}
+			"--", "add-port", dut.OVSOverlayBridge, tunnel, "--", "set", "interface", tunnel, fmt.Sprintf("ofport_request=%d", 11+i))
+		half := dut.OVSHalf{VNI: uint32(segment), Encapsulation: o.Encapsulation}
 		args = append(args, half.Tunnel()...)
-		args = append(args, OVSAddress("local_ip", k.DeviceAddr.Addr()), OVSAddress("remote_ip", k.TesterAddr.Addr()), "options:csum=false")
+		args = append(args, dut.OVSAddress("local_ip", k.DeviceAddr.Addr()), dut.OVSAddress("remote_ip", k.TesterAddr.Addr()), "options:csum=false")
 	}
 	return v.VSCtl(ctx, args...)
 }
 
 // unbridge removes the bridges, whose interfaces the daemons would leave behind.
-func (v *OpenVSwitch) unbridge(ctx context.Context, t *Transit) error {
+func unbridge(ctx context.Context, v *dut.OpenVSwitch, t *Transit) error {
 	if t.Lab.Closing() {
 		return nil
 	}
-	args := []string{"--", "--if-exists", "del-br", OVSOverlayBridge}
+	args := []string{"--", "--if-exists", "del-br", dut.OVSOverlayBridge}
 	for i := range t.Underlays {
 		args = append(args, "--", "--if-exists", "del-br", underlayBridge(i))
 	}
 	return v.VSCtl(ctx, args...)
 }
 
-func underlayBridge(i int) string { return fmt.Sprintf("%s%d", OVSUnderlayBridge, i) }
+func underlayBridge(i int) string { return fmt.Sprintf("%s%d", dut.OVSUnderlayBridge, i) }
 
 // endpoints gives each underlay bridge its TEP's address, where the switch looks for
 // the tunnel's route, and the MAC address of the tester's.
-func (v *OpenVSwitch) endpoints(ctx context.Context, _ *OpenVSwitch, t *Transit) error {
+func endpoints(ctx context.Context, v *dut.OpenVSwitch, t *Transit) error {
 	for i, k := range t.Underlays {
 		bridge := underlayBridge(i)
 		if err := errors.Join(t.Device.Up(bridge), own(t.Device, bridge, k.DeviceAddr)); err != nil {
@@ -113,12 +114,12 @@ func (v *OpenVSwitch) endpoints(ctx context.Context, _ *OpenVSwitch, t *Transit)
 }
 
 // rules route: the i-th uplink to the i-th tunnel and back.
-func (o TransitOVS) rules(ctx context.Context, v *OpenVSwitch, t *Transit) error {
+func (o OVS) rules(ctx context.Context, v *dut.OpenVSwitch, t *Transit) error {
 	for i, k := range t.Uplinks {
-		in := fmt.Sprintf("in_port=%d,%s,actions=%s", 1+i, matchTo(t.Inside), routeTo(transitRouterMAC, farMAC(i), 11+i))
+		in := fmt.Sprintf("in_port=%d,%s,actions=%s", 1+i, matchTo(t.Inside), routeTo(routerMAC, farMAC(i), 11+i))
 		out := fmt.Sprintf("in_port=%d,%s,actions=%s", 11+i, matchTo(t.Outside), routeTo(k.DeviceMAC, k.TesterMAC, 1+i))
 		for _, rule := range []string{in, out} {
-			if err := v.Run(ctx, "ovs-ofctl", "--timeout=5", "add-flow", "unix:"+v.Dir+"/"+OVSOverlayBridge+".mgmt", rule); err != nil {
+			if err := v.Run(ctx, "ovs-ofctl", "--timeout=5", "add-flow", "unix:"+v.Dir+"/"+dut.OVSOverlayBridge+".mgmt", rule); err != nil {
 				return err
 			}
 		}
@@ -137,10 +138,10 @@ func routeTo(from, to net.HardwareAddr, port int) string {
 	return fmt.Sprintf("mod_dl_src:%s,mod_dl_dst:%s,dec_ttl,output:%d", from, to, port)
 }
 
-// drops are what the switch counted itself, and what its packet sockets did not take
+// switchDrops are what the switch counted itself, and what its packet sockets did not take
 // because they were full: the kernel, which holds another copy, does not count those.
-func (v *OpenVSwitch) drops(ctx context.Context) (map[string]uint64, error) {
-	counts, err := v.socketDrops(ctx)
+func switchDrops(ctx context.Context, v *dut.OpenVSwitch) (map[string]uint64, error) {
+	counts, err := socketDrops(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (v *OpenVSwitch) drops(ctx context.Context) (map[string]uint64, error) {
 // memory is the part of ss(8)'s line that counts what a socket dropped.
 var memory = regexp.MustCompile(`skmem:\(.*,d([0-9]+)\)`)
 
-func (v *OpenVSwitch) socketDrops(ctx context.Context) (map[string]uint64, error) {
+func socketDrops(ctx context.Context, v *dut.OpenVSwitch) (map[string]uint64, error) {
 	out, err := v.Host.Output(ctx, "ss", "--packet", "--numeric", "--memory", "--no-header", "--oneline")
 	if err != nil {
 		return nil, err

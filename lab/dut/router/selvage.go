@@ -1,4 +1,4 @@
-package dut
+package router
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// TransitSelvage is an edge with one router between its uplinks and a segment between
+// Selvage is an edge with one router between its uplinks and a segment between
 // routers, whose other edges are the tester's endpoints. All next hops are static.
-type TransitSelvage struct {
+type Selvage struct {
 	Binary string // path of selvage; default: the running program
 	// Encapsulation is vxlan (default), geneve or nvgre.
 	Encapsulation overlay.Encapsulation
@@ -30,8 +31,8 @@ type TransitSelvage struct {
 }
 
 // Describe is one line for reports.
-func (o TransitSelvage) Describe() string {
-	words := "Selvage edge, " + EncapsulationName(o.Encapsulation)
+func (o Selvage) Describe() string {
+	words := "Selvage edge, " + dut.EncapsulationName(o.Encapsulation)
 	if o.Mode != "" {
 		words += ", transit mode " + o.Mode
 	}
@@ -42,7 +43,7 @@ func (o TransitSelvage) Describe() string {
 }
 
 // Up starts an edge and waits until all its next hops are resolved.
-func (o TransitSelvage) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
+func (o Selvage) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
 	if err := t.addressUnderlays(); err != nil {
 		return nil, err
 	}
@@ -54,15 +55,15 @@ func (o TransitSelvage) Up(ctx context.Context, t *Transit) (*Forwarding, error)
 		}
 		binary = own
 	}
-	name := EdgeName(t.Device)
-	e, err := StartEdge(ctx, t.Device, binary, name, o.Config(name, t))
+	name := dut.EdgeName(t.Device)
+	e, err := dut.StartEdge(ctx, t.Device, binary, name, o.Config(name, t))
 	if err != nil {
 		return nil, err
 	}
-	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Edge: e, Drops: e.drops, Excused: []string{"TC_INGRESS"}, Programs: true}
+	f := &Forwarding{Tunnel: t.tunnel(o.Encapsulation), Edge: e, Drops: func(ctx context.Context) (map[string]uint64, error) { return edgeDrops(ctx, e) }, Excused: []string{"TC_INGRESS"}, Programs: true}
 	f.stop = func(ctx context.Context) error { return errors.Join(e.Stop(ctx), t.unaddressUnderlays()) }
 	return f, await.That(ctx, "next hops of edge "+name+" to be resolved", func() error {
-		return errors.Join(t.callRouter(), e.resolved(ctx))
+		return errors.Join(t.callRouter(), resolved(ctx, e))
 	})
 }
 
@@ -97,8 +98,8 @@ func (t *Transit) unaddressUnderlays() error {
 	return errors.Join(errs...)
 }
 
-// drops are the edge's counters by reason.
-func (e *Edge) drops(ctx context.Context) (map[string]uint64, error) {
+// edgeDrops are the edge's counters by reason.
+func edgeDrops(ctx context.Context, e *dut.Edge) (map[string]uint64, error) {
 	var list []struct {
 		Reason  string `json:"reason"`
 		Packets uint64 `json:"packets"`
@@ -114,7 +115,7 @@ func (e *Edge) drops(ctx context.Context) (map[string]uint64, error) {
 }
 
 // resolved says which next hop has no MAC address yet.
-func (e *Edge) resolved(ctx context.Context) error {
+func resolved(ctx context.Context, e *dut.Edge) error {
 	var routes []struct {
 		Prefix string `json:"prefix"`
 		Hops   []struct {
@@ -138,7 +139,7 @@ func (e *Edge) resolved(ctx context.Context) error {
 }
 
 // Config is the configuration of the edge, in YAML.
-func (o TransitSelvage) Config(name string, t *Transit) string {
+func (o Selvage) Config(name string, t *Transit) string {
 	var b strings.Builder
 	var underlays, remotes, inside, outside []string
 	for i, k := range t.Underlays {
@@ -159,9 +160,9 @@ func (o TransitSelvage) Config(name string, t *Transit) string {
 	if o.Mode != "" {
 		fmt.Fprintf(&b, "  transit: {mode: %s}\n", o.Mode)
 	}
-	fmt.Fprintf(&b, "  routers:\n  - name: %s\n", RouterName)
+	fmt.Fprintf(&b, "  routers:\n  - name: %s\n", dut.RouterName)
 	fmt.Fprintf(&b, "    l3: {vni: %d, encapsulation: %s, mac: %q, remotes: [%s]}\n",
-		transitSegment, cmp.Or(o.Encapsulation, overlay.VXLAN), transitRouterMAC, strings.Join(remotes, ", "))
+		segment, cmp.Or(o.Encapsulation, overlay.VXLAN), routerMAC, strings.Join(remotes, ", "))
 	b.WriteString("    routes:\n")
 	for _, prefix := range append(t.moreRoutes(t.Inside), t.Inside) {
 		fmt.Fprintf(&b, "    - {prefix: %q, via: [%s]}\n", prefix, strings.Join(inside, ", "))
