@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -23,56 +24,20 @@ type Failover struct {
 	Source, Target *topo.Host
 	Addr           netip.Addr
 	// Faults are the ways to kill.
-	Faults []Fault
+	Faults []inject.Fault
 	// Description is one line for reports.
 	Description string
 
 	ready func(context.Context) error
-	steps func(ctx context.Context, since time.Time) (FailoverSteps, error)
+	steps func(ctx context.Context, since time.Time) (inject.Steps, error)
 
 	mu    sync.Mutex // the lab may close while an edge is started again
 	edges []*failoverEdge
 }
 
-// Fault is a way to kill something.
-type Fault struct {
-	Name   string // of the case: "link-down"
-	Words  string // what is done
-	inject func(context.Context) error
-	mend   func(context.Context) error
-}
-
-// Inject does it.
-func (f Fault) Inject(ctx context.Context) error {
-	if err := f.inject(ctx); err != nil {
-		return fmt.Errorf("inject %s: %w", f.Name, err)
-	}
-	return nil
-}
-
-// Mend undoes it.
-func (f Fault) Mend(ctx context.Context) error {
-	if err := f.mend(ctx); err != nil {
-		return fmt.Errorf("mend %s: %w", f.Name, err)
-	}
-	return nil
-}
-
-// FailoverSteps are when the edges did what ends a fault, by their own word. A step that
-// none of them tells of is zero.
-type FailoverSteps struct {
-	Noticed   time.Time // liveness told the last of those that had to act
-	Written   time.Time // the last of them had its tables changed
-	Announced time.Time // the new owner had told its network of the addresses
-}
-
-// readyTime bounds how long all may take to be as before. Edges hold a path back for a
-// minute at most.
-const readyTime = 75 * time.Second
-
 // Ready waits until every edge says that all is as it was at the start.
 func (f *Failover) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	ctx, cancel := context.WithTimeout(ctx, inject.ReadyTime)
 	defer cancel()
 	for {
 		err := await.That(ctx, "all to be as before", func() error { return f.ready(ctx) })
@@ -83,7 +48,7 @@ func (f *Failover) Ready(ctx context.Context) error {
 }
 
 // Steps are those after a fault that was injected at a time.
-func (f *Failover) Steps(ctx context.Context, since time.Time) (FailoverSteps, error) {
+func (f *Failover) Steps(ctx context.Context, since time.Time) (inject.Steps, error) {
 	return f.steps(ctx, since)
 }
 
@@ -168,45 +133,4 @@ func (f *Failover) again(e *failoverEdge) func(context.Context) error {
 		<-e.Command.Done()
 		return f.start(ctx, e)
 	}
-}
-
-// ports are interfaces of the hosts between the edges, which can be cut.
-type ports struct {
-	host  *topo.Host
-	names []string
-}
-
-// down cuts the links: both ends see that.
-func (p ports) down(context.Context) error {
-	var errs []error
-	for _, name := range p.names {
-		errs = append(errs, p.host.Down(name))
-	}
-	return errors.Join(errs...)
-}
-
-func (p ports) up(context.Context) error {
-	var errs []error
-	for _, name := range p.names {
-		errs = append(errs, p.host.Up(name))
-	}
-	return errors.Join(errs...)
-}
-
-// holeTable is the table of nftables that a black hole is.
-const holeTable = "hole"
-
-// blackHole returns faults' two halves: the host drops what it forwards from and to the
-// ports, whose links stay up. family is "inet" for a router and "bridge" for a switch.
-func (p ports) blackHole(family string) (dig, fill func(context.Context) error) {
-	rules := fmt.Sprintf("table %s %s {\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n", family, holeTable)
-	for _, name := range p.names {
-		rules += fmt.Sprintf("\t\tiifname %s drop\n\t\toifname %s drop\n", name, name)
-	}
-	rules += "\t}\n}\n"
-	return func(ctx context.Context) error { return p.host.Nft(ctx, holeTable, rules) },
-		func(ctx context.Context) error {
-			_, err := p.host.Output(ctx, "nft", "delete table "+family+" "+holeTable)
-			return err
-		}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -66,22 +67,22 @@ func NewFailoverGateway(ctx context.Context, l *topo.Lab, o FailoverOptions) (*F
 	return n.Failover, n.Ready(ctx)
 }
 
-func (n *failoverGateways) faults() []Fault {
+func (n *failoverGateways) faults() []inject.Fault {
 	active := n.all[1]
-	links := ports{n.sw, []string{"u-gw1", "o-gw1"}}
-	dig, fill := links.blackHole("bridge")
-	return []Fault{
-		{"link-down", "both links of the active gateway are cut", links.down, links.up},
-		{"blackhole", "the switch drops all traffic of the active gateway; its links stay up", dig, fill},
-		{
+	links := inject.Ports{Host: n.sw, Names: []string{"u-gw1", "o-gw1"}}
+	dig, fill := links.BlackHole("bridge")
+	return []inject.Fault{
+		inject.NewFault("link-down", "both links of the active gateway are cut", links.Down, links.Up),
+		inject.NewFault("blackhole", "the switch drops all traffic of the active gateway; its links stay up", dig, fill),
+		inject.NewFault(
 			"death", "the host of the active gateway dies: its links are cut, its process gets SIGKILL, and its programs and maps are removed from the kernel; it comes back empty",
-			func(ctx context.Context) error { return errors.Join(links.down(ctx), active.die()) },
-			func(ctx context.Context) error { return errors.Join(links.up(ctx), n.again(active)(ctx)) },
-		},
-		{
+			func(ctx context.Context) error { return errors.Join(links.Down(ctx), active.die()) },
+			func(ctx context.Context) error { return errors.Join(links.Up(ctx), n.again(active)(ctx)) },
+		),
+		inject.NewFault(
 			"kill", "SIGKILL only to the process of the active gateway; its data path keeps forwarding",
 			func(context.Context) error { return active.kill() }, n.again(active),
-		},
+		),
 	}
 }
 
@@ -266,7 +267,7 @@ func (n *failoverGateways) asBefore(ctx context.Context) error {
 
 // repaired is what the edge with the workload and the gateway that stood by did since a
 // time: the killed one has nothing to say of it.
-func (n *failoverGateways) repaired(ctx context.Context, since time.Time) (steps FailoverSteps, err error) {
+func (n *failoverGateways) repaired(ctx context.Context, since time.Time) (steps inject.Steps, err error) {
 	for _, e := range []*failoverEdge{n.all[0], n.all[2]} {
 		s, err := e.states(ctx)
 		if err != nil {

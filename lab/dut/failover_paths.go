@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -58,11 +59,11 @@ func NewFailoverTEP(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Failo
 	if err != nil {
 		return nil, err
 	}
-	link := ports{n.core, []string{"a1"}}
-	dig, fill := link.blackHole("inet")
-	n.Faults = []Fault{
-		{"link-down", "the link of one of the two endpoints of an edge is cut", link.down, link.up},
-		{"blackhole", "the router drops all traffic of one of the two endpoints of an edge; its link stays up", dig, fill},
+	link := inject.Ports{Host: n.core, Names: []string{"a1"}}
+	dig, fill := link.BlackHole("inet")
+	n.Faults = []inject.Fault{
+		inject.NewFault("link-down", "the link of one of the two endpoints of an edge is cut", link.Down, link.Up),
+		inject.NewFault("blackhole", "the router drops all traffic of one of the two endpoints of an edge; its link stays up", dig, fill),
 	}
 	n.Failover.steps = n.moved
 	return n.Failover, nil
@@ -76,12 +77,12 @@ func NewFailoverEdge(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Fail
 	}
 	for i, near := range []string{"source", "target"} {
 		e := n.pair[i]
-		n.Faults = append(n.Faults, Fault{
-			"kill-" + near, "SIGKILL to the process of the edge at the " + near + ", which is then restarted",
+		n.Faults = append(n.Faults, inject.NewFault(
+			"kill-"+near, "SIGKILL to the process of the edge at the "+near+", which is then restarted",
 			func(context.Context) error { return e.kill() }, n.again(e),
-		})
+		))
 	}
-	n.Failover.steps = func(context.Context, time.Time) (FailoverSteps, error) { return FailoverSteps{}, nil }
+	n.Failover.steps = func(context.Context, time.Time) (inject.Steps, error) { return inject.Steps{}, nil }
 	return n.Failover, nil
 }
 
@@ -188,7 +189,7 @@ func (n *failoverPaths) allUp(ctx context.Context) error {
 
 // moved is when the later of both edges took the dead paths out of use. They do not tell
 // when the change of their tables was done.
-func (n *failoverPaths) moved(ctx context.Context, since time.Time) (steps FailoverSteps, err error) {
+func (n *failoverPaths) moved(ctx context.Context, since time.Time) (steps inject.Steps, err error) {
 	for _, e := range n.pair {
 		all, err := e.PathStates(ctx)
 		if err != nil {

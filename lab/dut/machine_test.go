@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/test/testlab"
+	"github.com/selvage/selvage/test/tier"
 )
 
-// Testbeds are the same on machines that are not. All of them are tried in make test-long.
+// Data paths are the same on machines that are not.
 func TestOtherMachines(t *testing.T) {
-	testlab.OnOtherMachines(t, "TestConvergeUplinks", "TestConverge.*|TestEgressPaths|TestEVPNKernel|TestPathsInTurn|TestRouted.*")
+	tier.Long(t, "TestPathsInTurn, and TestOtherMachines of lab/topo")
+	testlab.OnOtherMachines(t, "", "TestEgressPaths|TestPathsInTurn|TestRouted.*")
 }

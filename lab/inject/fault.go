@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
@@ -35,7 +34,7 @@ const (
 type Times struct {
 	Quiet, Begin, Injected, Mend, End time.Duration
 	Wall                              time.Time // at begin
-	Steps                             dut.FailoverSteps
+	Steps                             Steps
 }
 
 // steadier are flows that can be waited for until all of them have gone on for a while.
@@ -45,7 +44,7 @@ type steadier interface {
 
 // Trial is a fault that flows go through.
 type Trial struct {
-	Fault dut.Fault
+	Fault Fault
 	Flows steadier
 	Watch time.Duration // between the fault and its undoing
 	// patience is for how much longer the flows may take to go on.

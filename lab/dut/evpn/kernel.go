@@ -1,4 +1,4 @@
-package dut
+package evpn
 
 import (
 	"context"
@@ -9,31 +9,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// EVPNKernel is an edge of Linux and FRR: a bridge with a vxlan device for each segment,
+// Kernel is an edge of Linux and FRR: a bridge with a vxlan device for each segment,
 // whose tables FRR's zebra fills. Bridges with gateways have their addresses (a distributed
 // anycast gateway). There are no VRFs: everything is in the main table, and so is the
 // segment between routers.
 //
 // What FRR 8.4, which Debian 12 has, cannot do: tunnel endpoints of IPv6 (as a reflector it
-// even ends the session with who announces one); keep routes of EVPN for a neighbour that
+// even ends the session with who announces one); keep routes of Fabric for a neighbour that
 // restarts, or over a restart of its own reflector, although it says so (graceful restart);
 // keep a router's MAC address in the kernel when one of several prefixes by it goes, or gets
 // a second next hop: prefixes of both families that never change, as those of networks, avoid
 // that.
-type EVPNKernel struct {
+type Kernel struct {
 	// Flood has bridges flood ARP and neighbour discovery instead of answering for hosts
 	// that FRR knows.
 	Flood bool
 }
 
 // Name is "kernel".
-func (EVPNKernel) Name() string { return "kernel" }
+func (Kernel) Name() string { return "kernel" }
 
 // Describe is one line for reports.
-func (k EVPNKernel) Describe() string {
+func (k Kernel) Describe() string {
 	if k.Flood {
 		return "Linux bridge and vxlan device, FRR, ARP and ND flooded"
 	}
@@ -41,14 +42,14 @@ func (k EVPNKernel) Describe() string {
 }
 
 // Up makes the devices and starts FRR.
-func (k EVPNKernel) Up(ctx context.Context, e *EVPNEdge) (err error) {
+func (k Kernel) Up(ctx context.Context, e *Edge) (err error) {
 	if !e.TEP.Is4() {
 		return errors.New("no IPv6 tunnel endpoints with FRR before version 10.6: choose family 4, and IPv6 for its sessions alone")
 	}
 	if _, err := e.Forward(); err != nil { // it ends with the host
 		return err
 	}
-	for _, s := range e.segments() {
+	for _, s := range e.Segments() {
 		if err := k.segment(ctx, e, s); err != nil {
 			return err
 		}
@@ -58,23 +59,25 @@ func (k EVPNKernel) Up(ctx context.Context, e *EVPNEdge) (err error) {
 			return err
 		}
 	}
-	e.FRR, err = StartFRR(ctx, e.Host, k.config(e))
+	e.FRR, err = dut.StartFRR(ctx, e.Host, k.config(e))
 	return err
 }
 
 // Down stops FRR; the devices go with the host.
-func (EVPNKernel) Down(ctx context.Context, e *EVPNEdge) error {
+func (Kernel) Down(ctx context.Context, e *Edge) error {
 	if e.FRR == nil {
 		return nil
 	}
 	return e.FRR.Stop(ctx)
 }
 
-func bridgeOf(vni uint32) string { return fmt.Sprintf("br%d", vni) }
+// BridgeOf is the bridge of a segment on an edge of Linux.
+func BridgeOf(vni uint32) string { return fmt.Sprintf("br%d", vni) }
+
 func tunnelOf(vni uint32) string { return fmt.Sprintf("vx%d", vni) }
 
 // segment makes the bridge of a segment with its tunnel, guests and gateway.
-func (k EVPNKernel) segment(ctx context.Context, e *EVPNEdge, index int) error {
+func (k Kernel) segment(ctx context.Context, e *Edge, index int) error {
 	n := e.Fabric
 	s := n.Options.Segments[index]
 	var ports []string
@@ -83,10 +86,10 @@ func (k EVPNKernel) segment(ctx context.Context, e *EVPNEdge, index int) error {
 			ports = append(ports, g.Name)
 		}
 	}
-	if err := k.bridge(ctx, e, s.VNI, GatewayMAC, ports...); err != nil {
+	if err := k.bridge(ctx, e, s.VNI, dut.GatewayMAC, ports...); err != nil {
 		return err
 	}
-	bridge := bridgeOf(s.VNI)
+	bridge := BridgeOf(s.VNI)
 	if !k.Flood {
 		if err := e.SuppressNeighbours(tunnelOf(s.VNI)); err != nil {
 			return err
@@ -103,8 +106,8 @@ func (k EVPNKernel) segment(ctx context.Context, e *EVPNEdge, index int) error {
 }
 
 // bridge makes a bridge and the tunnel in it, which learns nothing: FRR knows.
-func (EVPNKernel) bridge(ctx context.Context, e *EVPNEdge, vni uint32, mac net.HardwareAddr, ports ...string) error {
-	n, tunnel, bridge := e.Fabric, tunnelOf(vni), bridgeOf(vni)
+func (Kernel) bridge(ctx context.Context, e *Edge, vni uint32, mac net.HardwareAddr, ports ...string) error {
+	n, tunnel, bridge := e.Fabric, tunnelOf(vni), BridgeOf(vni)
 	v := topo.VXLAN{VNI: vni, Local: e.TEP, MTU: n.innerMTU(), NoLearning: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
 	if err := e.VXLAN(ctx, tunnel, v); err != nil {
 		return err
@@ -117,18 +120,18 @@ func (EVPNKernel) bridge(ctx context.Context, e *EVPNEdge, vni uint32, mac net.H
 
 // between makes the bridge of the segment between routers: the router's interface in it,
 // with the router's MAC address and no other.
-func (k EVPNKernel) between(ctx context.Context, e *EVPNEdge) error {
+func (k Kernel) between(ctx context.Context, e *Edge) error {
 	vni := e.Fabric.Options.L3VNI
 	return errors.Join(
 		k.bridge(ctx, e, vni, e.routerMAC()),
-		e.SysctlSet("net/ipv6/conf/"+bridgeOf(vni)+"/disable_ipv6", "0"), // with a link-local address, as routes by it need
+		e.SysctlSet("net/ipv6/conf/"+BridgeOf(vni)+"/disable_ipv6", "0"), // with a link-local address, as routes by it need
 	)
 }
 
 // config is FRR's.
-func (k EVPNKernel) config(e *EVPNEdge) FRRConfig {
+func (k Kernel) config(e *Edge) dut.FRRConfig {
 	n := e.Fabric
-	var c FRRConfig
+	var c dut.FRRConfig
 	var b strings.Builder
 	var peers []netip.Addr
 	for _, r := range n.Reflectors {
@@ -152,10 +155,10 @@ func (k EVPNKernel) config(e *EVPNEdge) FRRConfig {
 }
 
 // networks has the edge's subnets told as prefixes, and nothing else of the main table.
-func (EVPNKernel) networks(b *strings.Builder, e *EVPNEdge) {
+func (Kernel) networks(b *strings.Builder, e *Edge) {
 	for _, family := range []int{4, 6} {
 		fmt.Fprintf(b, " address-family ipv%d unicast\n", family)
-		for _, s := range e.segments() {
+		for _, s := range e.Segments() {
 			for _, gateway := range e.Fabric.gateways(s) {
 				if gateway.Addr().Is4() == (family == 4) {
 					fmt.Fprintf(b, "  network %s\n", gateway.Masked())
@@ -167,9 +170,9 @@ func (EVPNKernel) networks(b *strings.Builder, e *EVPNEdge) {
 }
 
 // bfd is the configuration of FRR's bfdd, "" without.
-func (n *EVPN) bfd(peers []netip.Addr) string {
+func (n *Fabric) bfd(peers []netip.Addr) string {
 	interval, err := time.ParseDuration(n.Options.Liveness)
-	if n.Options.Liveness == "" || err != nil { // NewEVPN has looked at it
+	if n.Options.Liveness == "" || err != nil { // New has looked at it
 		return ""
 	}
 	var b strings.Builder

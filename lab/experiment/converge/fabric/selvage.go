@@ -1,4 +1,4 @@
-package dut
+package fabric
 
 import (
 	"context"
@@ -10,52 +10,54 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// convergeSelvage is edges of Selvage.
-type convergeSelvage struct {
-	*Converge
+// selvage is edges of Selvage.
+type selvage struct {
+	*Fabric
 }
 
 // Name is "selvage".
-func (*convergeSelvage) Name() string { return "selvage" }
+func (*selvage) Name() string { return "selvage" }
 
 // Describe is one line for reports.
-func (s *convergeSelvage) Describe() string {
-	return fmt.Sprintf("Selvage edges; %s, and between edges every %s × 3", s.plane(), s.Converge.Options.Liveness)
+func (s *selvage) Describe() string {
+	return fmt.Sprintf("Selvage edges; %s, and between edges every %s × 3", s.plane(), s.Fabric.Options.Liveness)
 }
 
-func (s *convergeSelvage) inner() EVPNSelvage {
-	return EVPNSelvage{Binary: s.Converge.Options.Binary, Liveness: s.Converge.Options.Liveness.String(), Change: s.change}
+func (s *selvage) inner() evpn.Selvage {
+	return evpn.Selvage{Binary: s.Fabric.Options.Binary, Liveness: s.Fabric.Options.Liveness.String(), Change: s.change}
 }
 
 // Up starts an edge.
-func (s *convergeSelvage) Up(ctx context.Context, e *EVPNEdge) error { return s.inner().Up(ctx, e) }
+func (s *selvage) Up(ctx context.Context, e *evpn.Edge) error { return s.inner().Up(ctx, e) }
 
 // Down stops an edge.
-func (s *convergeSelvage) Down(ctx context.Context, e *EVPNEdge) error { return s.inner().Down(ctx, e) }
+func (s *selvage) Down(ctx context.Context, e *evpn.Edge) error { return s.inner().Down(ctx, e) }
 
 // change adds to a configuration what of this fabric is not of each: MAC addresses may move
 // as often as they like, the service's route, and the second link.
-func (s *convergeSelvage) change(e *EVPNEdge, config string) string {
+func (s *selvage) change(e *evpn.Edge, config string) string {
 	config = strings.Replace(config, "  bgp:\n", "  bgp:\n    duplicates: {moves: 0}\n", 1)
-	if s.Converge.Options.Uplinks > 1 {
+	if s.Fabric.Options.Uplinks > 1 {
 		config = strings.Replace(config, "interfaces: ["+topo.UnderlayName+"]", "interfaces: ["+topo.UnderlayName+", "+secondUplink+"]", 1)
 	}
 	if e.Index > edgeB {
 		return config
 	}
-	by := EVPNAddr(1, e.Index+1, 4)
+	by := evpn.Addr(1, e.Index+1, 4)
 	route := fmt.Sprintf("    routes: [{prefix: %s/32, via: [{address: %q}]}]\n", serviceAddr, by)
-	return strings.Replace(config, "  - name: "+RouterName+"\n", "  - name: "+RouterName+"\n"+route, 1)
+	return strings.Replace(config, "  - name: "+dut.RouterName+"\n", "  - name: "+dut.RouterName+"\n"+route, 1)
 }
 
 // serve has nothing to do: the route is configured.
-func (*convergeSelvage) serve(context.Context, *EVPNEdge, netip.Addr) error { return nil }
+func (*selvage) serve(context.Context, *evpn.Edge, netip.Addr) error { return nil }
 
 // kill ends an edge with its programs and maps.
-func (*convergeSelvage) kill(e *EVPNEdge) error {
+func (*selvage) kill(e *evpn.Edge) error {
 	if err := e.Edge.RemovePins(); err != nil {
 		return err
 	}
@@ -65,13 +67,13 @@ func (*convergeSelvage) kill(e *EVPNEdge) error {
 	return nil
 }
 
-func (s *convergeSelvage) again(ctx context.Context, e *EVPNEdge) error {
+func (s *selvage) again(ctx context.Context, e *evpn.Edge) error {
 	<-e.Edge.Command.Done()
 	return s.inner().Up(ctx, e)
 }
 
 // paths are the routes that an edge uses.
-func (*convergeSelvage) paths(ctx context.Context, e *EVPNEdge) (int, error) {
+func (*selvage) paths(ctx context.Context, e *evpn.Edge) (int, error) {
 	var routes []struct {
 		Prefix netip.Prefix `json:"prefix"`
 		Used   bool         `json:"used"`
@@ -90,7 +92,7 @@ func (*convergeSelvage) paths(ctx context.Context, e *EVPNEdge) (int, error) {
 
 // noticed is when an edge found another one dead, by its log: of a path that is gone, since
 // BGP says so by now, nothing else tells.
-func (*convergeSelvage) noticed(_ context.Context, e *EVPNEdge, since time.Time) (time.Time, error) {
+func (*selvage) noticed(_ context.Context, e *evpn.Edge, since time.Time) (time.Time, error) {
 	log, err := os.ReadFile(e.Edge.Command.Log)
 	if err != nil {
 		return time.Time{}, err
@@ -112,7 +114,7 @@ func (*convergeSelvage) noticed(_ context.Context, e *EVPNEdge, since time.Time)
 }
 
 // whole wants every path to another edge up, by each of its links, and every neighbour to have said all.
-func (s *convergeSelvage) whole(ctx context.Context, e *EVPNEdge) error {
+func (s *selvage) whole(ctx context.Context, e *evpn.Edge) error {
 	var bgp struct {
 		Neighbours []struct {
 			Name     string `json:"name"`
@@ -136,5 +138,5 @@ func (s *convergeSelvage) whole(ctx context.Context, e *EVPNEdge) error {
 	if bgp.Routes.Stale+bgp.Adopted > 0 {
 		return fmt.Errorf("%d routes are stale and %d of a former process", bgp.Routes.Stale, bgp.Adopted)
 	}
-	return errors.Join(e.Edge.PathsUp(ctx, (convergeEdges-1)*max(1, s.Converge.Options.Uplinks)))
+	return errors.Join(e.Edge.PathsUp(ctx, (edges-1)*max(1, s.Fabric.Options.Uplinks)))
 }

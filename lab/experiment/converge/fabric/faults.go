@@ -1,4 +1,4 @@
-package dut
+package fabric
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut/evpn"
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
 // Fault is what happens in a case. It is made anew for each event: where a guest is depends
 // on those before.
-func (n *Converge) Fault(caseName string) Fault {
+func (n *Fabric) Fault(caseName string) inject.Fault {
 	switch caseName {
 	case "move":
 		return n.move()
@@ -21,22 +23,22 @@ func (n *Converge) Fault(caseName string) Fault {
 	case "link-loss":
 		return n.linkLoss()
 	case "rr-restart":
-		return Fault{caseName, fmt.Sprintf("SIGKILL to all daemons of the route reflectors, which are restarted %s later", reflectorPause), n.restartReflectors, nothing}
+		return inject.NewFault(caseName, fmt.Sprintf("SIGKILL to all daemons of the route reflectors, which are restarted %s later", reflectorPause), n.restartReflectors, nothing)
 	}
-	return Fault{caseName, "SIGKILL to all daemons of the route reflectors, which stay down", n.killReflectors, n.startReflectors}
+	return inject.NewFault(caseName, "SIGKILL to all daemons of the route reflectors, which stay down", n.killReflectors, n.startReflectors)
 }
 
 // linkLoss cuts one link after the other, in turn: an edge may send all by one of them.
-func (n *Converge) linkLoss() Fault {
+func (n *Fabric) linkLoss() inject.Fault {
 	name := n.Edges[edgeA].Name + []string{"", secondPort}[n.cuts%2]
-	link := ports{n.Switch, []string{name}}
-	return Fault{
+	link := inject.Ports{Host: n.Switch, Names: []string{name}}
+	return inject.NewFault(
 		"link-loss", "one of the two links of edge A to the underlay is cut, the other one the next time",
 		func(ctx context.Context) error {
 			n.cuts++
-			return link.down(ctx)
-		}, link.up,
-	}
+			return link.Down(ctx)
+		}, link.Up,
+	)
 }
 
 func nothing(context.Context) error { return nil }
@@ -46,23 +48,23 @@ func nothing(context.Context) error { return nil }
 const reflectorPause = time.Second
 
 // move has the mobile guest behind the other one of its edges, where it stays.
-func (n *Converge) move() Fault {
+func (n *Fabric) move() inject.Fault {
 	to := n.movingTo()
-	return Fault{"move", "the guest moves from edge A to edge B or back like a live migration: its old link is cut, the new one comes up, and gratuitous ARP announces it, at once and again later", func(ctx context.Context) error {
+	return inject.NewFault("move", "the guest moves from edge A to edge B or back like a live migration: its old link is cut, the new one comes up, and gratuitous ARP announces it, at once and again later", func(ctx context.Context) error {
 		if err := n.Guests[guestMobile].Move(ctx, to); err != nil {
 			return err
 		}
 		return n.repeat(ctx)
-	}, nothing}
+	}, nothing)
 }
 
 // movingTo is where the mobile guest goes next.
-func (n *Converge) movingTo() *EVPNEdge {
+func (n *Fabric) movingTo() *evpn.Edge {
 	return n.Edges[1-n.Guests[guestMobile].At().Index]
 }
 
 // repeat has the guest announced again, as hypervisors do (QEMU: four more times).
-func (n *Converge) repeat(ctx context.Context) error {
+func (n *Fabric) repeat(ctx context.Context) error {
 	for _, pause := range []time.Duration{50, 150, 250, 350} {
 		select {
 		case <-ctx.Done():
@@ -77,24 +79,24 @@ func (n *Converge) repeat(ctx context.Context) error {
 }
 
 // edgeLoss has an edge vanish: its links first, so that nothing of it says goodbye.
-func (n *Converge) edgeLoss() Fault {
+func (n *Fabric) edgeLoss() inject.Fault {
 	lost := n.Edges[edgeA]
-	links := ports{n.Switch, []string{lost.Name}}
-	return Fault{
+	links := inject.Ports{Host: n.Switch, Names: []string{lost.Name}}
+	return inject.NewFault(
 		"edge-loss", "the host of edge A dies: its link is cut, and its processes get SIGKILL; edge B also reaches the service",
-		func(ctx context.Context) error { return errors.Join(links.down(ctx), n.path.kill(lost)) },
-		func(ctx context.Context) error { return errors.Join(links.up(ctx), n.path.again(ctx, lost)) },
-	}
+		func(ctx context.Context) error { return errors.Join(links.Down(ctx), n.path.kill(lost)) },
+		func(ctx context.Context) error { return errors.Join(links.Up(ctx), n.path.again(ctx, lost)) },
+	)
 }
 
-func (n *Converge) killReflectors(context.Context) error {
+func (n *Fabric) killReflectors(context.Context) error {
 	for _, r := range n.Reflectors {
 		r.FRR.Kill()
 	}
 	return nil
 }
 
-func (n *Converge) startReflectors(ctx context.Context) error {
+func (n *Fabric) startReflectors(ctx context.Context) error {
 	var errs []error
 	for _, r := range n.Reflectors {
 		errs = append(errs, r.FRR.Start(ctx))
@@ -102,7 +104,7 @@ func (n *Converge) startReflectors(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (n *Converge) restartReflectors(ctx context.Context) error {
+func (n *Fabric) restartReflectors(ctx context.Context) error {
 	if err := n.killReflectors(ctx); err != nil {
 		return err
 	}
@@ -126,21 +128,21 @@ const (
 //
 //	edge1 u0 === edge1  [switch] edge2  === u0 edge2
 //	      u1 === edge1b          edge2b === u1
-type twoUplinks struct{ convergePath }
+type twoUplinks struct{ path }
 
 // Up gives an edge its links before it starts.
-func (t twoUplinks) Up(ctx context.Context, e *EVPNEdge) error {
-	if err := e.Fabric.route(); err != nil {
+func (t twoUplinks) Up(ctx context.Context, e *evpn.Edge) error {
+	if err := route(e.Fabric); err != nil {
 		return err
 	}
-	if err := e.uplink(ctx); err != nil {
+	if err := uplink(ctx, e); err != nil {
 		return fmt.Errorf("links of %s: %w", e.Name, err)
 	}
-	return t.convergePath.Up(ctx, e)
+	return t.path.Up(ctx, e)
 }
 
 // route makes the switch a router, for the first of the edges.
-func (n *EVPN) route() error {
+func route(n *evpn.Fabric) error {
 	core := n.Switch
 	if forwards, err := core.SysctlGet("net/ipv4/ip_forward"); err != nil || forwards == "1" {
 		return err
@@ -153,7 +155,7 @@ func (n *EVPN) route() error {
 }
 
 // uplink replaces an edge's link by two.
-func (e *EVPNEdge) uplink(ctx context.Context) error {
+func uplink(ctx context.Context, e *evpn.Edge) error {
 	core, port := e.Fabric.Switch, e.Name
 	ends := [2][2]netip.Prefix{} // of each link: the edge's, the router's
 	for i := range ends {

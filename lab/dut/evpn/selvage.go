@@ -1,4 +1,4 @@
-package dut
+package evpn
 
 import (
 	"context"
@@ -6,27 +6,28 @@ import (
 	"os"
 	"strings"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// EVPNSelvage is an edge of Selvage, which speaks BGP itself.
-type EVPNSelvage struct {
+// Selvage is an edge of Selvage, which speaks BGP itself.
+type Selvage struct {
 	Binary string // path of selvage; default: the running program
 	// Liveness is the interval of BFD with other edges of Selvage, "100ms"; "" goes without.
 	Liveness string
 	// More is added to the configuration, in lines of spec.
 	More string
 	// Change has the last word on the configuration.
-	Change func(e *EVPNEdge, config string) string
+	Change func(e *Edge, config string) string
 	// Started is told of each edge that runs.
-	Started func(*topo.Host, *Edge)
+	Started func(*topo.Host, *dut.Edge)
 }
 
 // Name is "selvage".
-func (EVPNSelvage) Name() string { return "selvage" }
+func (Selvage) Name() string { return "selvage" }
 
 // Describe is one line for reports.
-func (o EVPNSelvage) Describe() string {
+func (o Selvage) Describe() string {
 	if o.Liveness != "" {
 		return "Selvage edge, BFD every " + o.Liveness
 	}
@@ -34,15 +35,15 @@ func (o EVPNSelvage) Describe() string {
 }
 
 // Up starts an edge, or starts it again: then it takes over the data path it finds.
-func (o EVPNSelvage) Up(ctx context.Context, e *EVPNEdge) (err error) {
+func (o Selvage) Up(ctx context.Context, e *Edge) (err error) {
 	binary := o.Binary
 	if binary == "" {
 		if binary, err = os.Executable(); err != nil {
 			return fmt.Errorf("path of selvage: %w", err)
 		}
 	}
-	name := EdgeName(e.Host)
-	if e.Edge, err = StartEdge(ctx, e.Host, binary, name, o.Config(e)); err != nil {
+	name := dut.EdgeName(e.Host)
+	if e.Edge, err = dut.StartEdge(ctx, e.Host, binary, name, o.Config(e)); err != nil {
 		return err
 	}
 	if o.Started != nil {
@@ -52,7 +53,7 @@ func (o EVPNSelvage) Up(ctx context.Context, e *EVPNEdge) (err error) {
 }
 
 // Down stops the edge.
-func (EVPNSelvage) Down(ctx context.Context, e *EVPNEdge) error {
+func (Selvage) Down(ctx context.Context, e *Edge) error {
 	if e.Edge == nil {
 		return nil
 	}
@@ -60,15 +61,15 @@ func (EVPNSelvage) Down(ctx context.Context, e *EVPNEdge) error {
 }
 
 // Config is the configuration of the edge, in YAML.
-func (o EVPNSelvage) Config(e *EVPNEdge) string {
+func (o Selvage) Config(e *Edge) string {
 	n := e.Fabric
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", EdgeName(e.Host))
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", dut.EdgeName(e.Host))
 	fmt.Fprintf(&b, "  underlay:\n    interfaces: [%s]\n    tep: %q\n", topo.UnderlayName, e.TEP)
 	if o.Liveness != "" {
 		fmt.Fprintf(&b, "    bfd: {interval: %s, multiplier: 3}\n", o.Liveness)
 	}
-	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    RouterID: %s\n    neighbours:\n", AS, RouterID(e.TEP))
+	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    RouterID: %s\n    neighbours:\n", dut.AS, dut.RouterID(e.TEP))
 	for _, r := range n.Reflectors {
 		fmt.Fprintf(&b, "    - {name: %s, address: %q%s}\n", r.Name, r.Addr, n.neighbourOptions())
 	}
@@ -80,7 +81,7 @@ func (o EVPNSelvage) Config(e *EVPNEdge) string {
 	return b.String()
 }
 
-func (n *EVPN) neighbourOptions() string {
+func (n *Fabric) neighbourOptions() string {
 	o := n.Options
 	more := fmt.Sprintf(", timers: {hold: %ds, keepalive: %ds, connectRetry: 1s}", o.Hold, o.Keepalive)
 	if o.Password != "" {
@@ -96,20 +97,20 @@ func (n *EVPN) neighbourOptions() string {
 }
 
 // segments writes segments, the router between them where they have gateways, and ports.
-func (EVPNSelvage) segments(b *strings.Builder, e *EVPNEdge) {
+func (Selvage) segments(b *strings.Builder, e *Edge) {
 	n, routed := e.Fabric, e.Fabric.Options.L3VNI != 0
 	b.WriteString("  segments:\n")
-	for _, i := range e.segments() {
+	for _, i := range e.Segments() {
 		s := n.Options.Segments[i]
 		fmt.Fprintf(b, "  - name: %s\n    vni: %d\n    evpn: {}\n", s.Name, s.VNI)
 		if s.Gateway {
 			routed = true
 			g := n.gateways(i)
-			fmt.Fprintf(b, "    gateway: {router: %s, addresses: [%q, %q]}\n", RouterName, g[0], g[1])
+			fmt.Fprintf(b, "    gateway: {router: %s, addresses: [%q, %q]}\n", dut.RouterName, g[0], g[1])
 		}
 	}
 	if routed {
-		fmt.Fprintf(b, "  routers:\n  - name: %s\n", RouterName)
+		fmt.Fprintf(b, "  routers:\n  - name: %s\n", dut.RouterName)
 		if vni := n.Options.L3VNI; vni != 0 {
 			fmt.Fprintf(b, "    l3: {vni: %d, mac: %q, evpn: {}}\n", vni, e.routerMAC())
 		}

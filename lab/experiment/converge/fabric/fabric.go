@@ -1,4 +1,9 @@
-package dut
+// Package fabric is the network of the experiment converge: three edges that BGP feeds, in which hosts move and
+// things fail, and a wire tap that hears what speakers say of it.
+//
+// Its one invariant: a fault is undone, and the fabric whole again, before the next. Do not use it where nothing
+// fails: that is lab/dut/evpn.
+package fabric
 
 import (
 	"context"
@@ -9,10 +14,12 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut/evpn"
+	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Converge is a fabric of three edges that BGP feeds, in which hosts move and things fail.
+// Fabric is a fabric of three edges that BGP feeds, in which hosts move and things fail.
 //
 //	a, mobile, s1 --- edge1 ==\
 //	b, mobile, s2 --- edge2 ====== switch ==== rr1 …
@@ -20,19 +27,19 @@ import (
 //
 // a, b, c and the mobile guest are of one segment. s1 and s2 are of another one and have the
 // same service address, to which edge1 and edge2 announce a prefix each.
-type Converge struct {
-	*EVPN
-	Options ConvergeOptions // with the defaults filled in
+type Fabric struct {
+	*evpn.Fabric
+	Options Options // with the defaults filled in
 	// Description is one line for reports.
 	Description string
 
 	lab  *topo.Lab
-	path convergePath
+	path path
 	cuts int // of links so far
 }
 
-// ConvergeOptions are of that fabric; zero fields get their defaults.
-type ConvergeOptions struct {
+// Options are of that fabric; zero fields get their defaults.
+type Options struct {
 	Path       string // "selvage" (default) or "kernel"
 	Binary     string // path of selvage; default: the running program
 	Reflectors int    // default 1
@@ -52,22 +59,22 @@ type Way struct {
 	Addr           netip.Addr
 }
 
-// convergePath is what of a fabric differs by what its edges are.
-type convergePath interface {
-	EVPNPath
+// path is what of a fabric differs by what its edges are.
+type path interface {
+	evpn.Path
 	// serve has an edge lead to the service address by a guest of its own, also after its
 	// speaker was started again.
-	serve(ctx context.Context, e *EVPNEdge, by netip.Addr) error
+	serve(ctx context.Context, e *evpn.Edge, by netip.Addr) error
 	// kill ends all that runs of an edge, so that nothing of it is left but devices, and
 	// again starts it.
-	kill(e *EVPNEdge) error
-	again(ctx context.Context, e *EVPNEdge) error
+	kill(e *evpn.Edge) error
+	again(ctx context.Context, e *evpn.Edge) error
 	// paths is by how many edges one leads to the service address.
-	paths(ctx context.Context, e *EVPNEdge) (int, error)
+	paths(ctx context.Context, e *evpn.Edge) (int, error)
 	// noticed is when the first path of an edge died since a time, zero where nobody tells.
-	noticed(ctx context.Context, e *EVPNEdge, since time.Time) (time.Time, error)
+	noticed(ctx context.Context, e *evpn.Edge, since time.Time) (time.Time, error)
 	// whole says what of an edge is not as it was at the start.
-	whole(ctx context.Context, e *EVPNEdge) error
+	whole(ctx context.Context, e *evpn.Edge) error
 }
 
 // serviceAddr is the address that two guests have.
@@ -90,12 +97,12 @@ const (
 	edgeC
 )
 
-const convergeEdges = 3
+const edges = 3
 
-// convergeL3 is the VNI between routers.
-const convergeL3 = 5000
+// l3VNI is the VNI between routers.
+const l3VNI = 5000
 
-func (o *ConvergeOptions) fill() error {
+func (o *Options) fill() error {
 	if o.Path == "" {
 		o.Path = "selvage"
 	}
@@ -114,16 +121,16 @@ func (o *ConvergeOptions) fill() error {
 	return nil
 }
 
-// NewConverge builds the fabric and waits until all of its routes are in place.
-func NewConverge(ctx context.Context, l *topo.Lab, o ConvergeOptions) (*Converge, error) {
+// New builds the fabric and waits until all of its routes are in place.
+func New(ctx context.Context, l *topo.Lab, o Options) (*Fabric, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	n := &Converge{Options: o, lab: l}
+	n := &Fabric{Options: o, lab: l}
 	if o.Path == "kernel" {
-		n.path = &convergeKernel{Converge: n}
+		n.path = &kernel{Fabric: n}
 	} else {
-		n.path = &convergeSelvage{Converge: n}
+		n.path = &selvage{Fabric: n}
 	}
 	if err := n.build(ctx); err != nil {
 		return nil, err
@@ -138,7 +145,7 @@ func NewConverge(ctx context.Context, l *topo.Lab, o ConvergeOptions) (*Converge
 	return n, n.Ready(ctx)
 }
 
-func (n *Converge) build(ctx context.Context) (err error) {
+func (n *Fabric) build(ctx context.Context) (err error) {
 	for _, name := range n.speakers() {
 		h, err := n.lab.Host(name)
 		if err != nil {
@@ -153,31 +160,31 @@ func (n *Converge) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	o := EVPNOptions{
-		Reflectors: n.Options.Reflectors, Liveness: n.Options.Liveness.String(), L3VNI: convergeL3,
-		Segments: []EVPNSegment{{Name: "work", VNI: 100, Gateway: true}, {Name: "service", VNI: 101, Gateway: true}},
-		Guests: []EVPNGuestOptions{
+	o := evpn.Options{
+		Reflectors: n.Options.Reflectors, Liveness: n.Options.Liveness.String(), L3VNI: l3VNI,
+		Segments: []evpn.Segment{{Name: "work", VNI: 100, Gateway: true}, {Name: "service", VNI: 101, Gateway: true}},
+		Guests: []evpn.GuestOptions{
 			{Name: "a", Number: 1, Edges: []int{edgeA}}, {Name: "b", Number: 2, Edges: []int{edgeB}}, {Name: "c", Number: 3, Edges: []int{edgeC}},
 			{Name: "mobile", Number: 10, Edges: []int{edgeA, edgeB}},
 			{Name: "s1", Segment: 1, Number: 1, Edges: []int{edgeA}}, {Name: "s2", Segment: 1, Number: 2, Edges: []int{edgeB}},
 		},
 	}
-	var path EVPNPath = n.path
+	var path evpn.Path = n.path
 	if n.Options.Uplinks > 1 {
 		o.Liveness = "" // it is not a neighbour's any more
 		path = twoUplinks{n.path}
 	}
-	for range convergeEdges {
+	for range edges {
 		o.Edges = append(o.Edges, path)
 	}
-	n.EVPN, err = NewEVPN(ctx, n.lab, o)
+	n.Fabric, err = evpn.New(ctx, n.lab, o)
 	return err
 }
 
 // renumber has a host's interfaces get other indices than those of edges: of a veth whose
 // two ends happen to have the same one, in namespaces of their own, Linux tells a change of
 // the carrier up to a second late (net/core/link_watch.c), as if it were one of hardware.
-func (n *Converge) renumber(ctx context.Context, name string) error {
+func (n *Fabric) renumber(ctx context.Context, name string) error {
 	h, err := n.lab.Host(name)
 	if err != nil {
 		return err
@@ -192,9 +199,9 @@ func (n *Converge) renumber(ctx context.Context, name string) error {
 }
 
 // speakers are the hosts whose processes must not wait for those of others.
-func (n *Converge) speakers() []string {
+func (n *Fabric) speakers() []string {
 	var names []string
-	for i := range convergeEdges {
+	for i := range edges {
 		names = append(names, fmt.Sprintf("edge%d", i+1))
 	}
 	for i := range n.Options.Reflectors {
@@ -204,7 +211,7 @@ func (n *Converge) speakers() []string {
 }
 
 // Ways are those of the flows on which something is tried.
-func (n *Converge) Ways(caseName string) []Way {
+func (n *Fabric) Ways(caseName string) []Way {
 	g := n.Guests
 	way := func(name string, from, to int, addr netip.Addr) Way {
 		return Way{"from " + name, g[from].Host, g[to].Host, addr}
@@ -225,8 +232,8 @@ func (n *Converge) Ways(caseName string) []Way {
 }
 
 // Ready waits until sessions, routes and ways are as they were at the start.
-func (n *Converge) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+func (n *Fabric) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, inject.ReadyTime)
 	defer cancel()
 	for {
 		err := await.That(ctx, "the fabric to be whole", func() error { return n.whole(ctx) })
@@ -236,7 +243,7 @@ func (n *Converge) Ready(ctx context.Context) error {
 	}
 }
 
-func (n *Converge) whole(ctx context.Context) error {
+func (n *Fabric) whole(ctx context.Context) error {
 	for _, r := range n.Reflectors {
 		if err := r.FRR.Sessions(ctx, n.teps()...); err != nil {
 			return fmt.Errorf("reflector %s: %w", r.Name, err)
@@ -260,7 +267,7 @@ func (n *Converge) whole(ctx context.Context) error {
 	return nil
 }
 
-func (n *Converge) teps() []netip.Addr {
+func (n *Fabric) teps() []netip.Addr {
 	var all []netip.Addr
 	for _, e := range n.Edges {
 		all = append(all, e.TEP)
@@ -270,7 +277,7 @@ func (n *Converge) teps() []netip.Addr {
 
 // Noticed is when the liveness of an edge's paths told edge C of an event since a time, where
 // it is asked and says so; else it is zero.
-func (n *Converge) Noticed(ctx context.Context, caseName string, since time.Time) (time.Time, error) {
+func (n *Fabric) Noticed(ctx context.Context, caseName string, since time.Time) (time.Time, error) {
 	if caseName != "edge-loss" {
 		return time.Time{}, nil
 	}
@@ -278,7 +285,7 @@ func (n *Converge) Noticed(ctx context.Context, caseName string, since time.Time
 }
 
 // plane is how an edge learned its routes, for reports.
-func (n *Converge) plane() string {
+func (n *Fabric) plane() string {
 	words := []string{fmt.Sprintf("BGP EVPN by %d FRR route reflector", n.Options.Reflectors)}
 	if n.Options.Reflectors > 1 {
 		words[0] += "s"

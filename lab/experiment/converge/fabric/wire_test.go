@@ -1,4 +1,4 @@
-package dut
+package fabric
 
 import (
 	"bytes"

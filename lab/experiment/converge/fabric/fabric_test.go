@@ -1,4 +1,4 @@
-package dut_test
+package fabric_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/converge/fabric"
 	"github.com/selvage/selvage/test/testlab"
 )
 
@@ -15,7 +15,7 @@ import (
 // (Selvage's turn is in the experiments' tests, which have an edge.)
 func TestConvergeKernel(t *testing.T) {
 	t.Parallel()
-	n, err := dut.NewConverge(t.Context(), testlab.New(t), dut.ConvergeOptions{Path: "kernel"})
+	n, err := fabric.New(t.Context(), testlab.New(t), fabric.Options{Path: "kernel"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestConvergeKernel(t *testing.T) {
 // Edges with two links to the underlay work on with one.
 func TestConvergeUplinks(t *testing.T) {
 	t.Parallel()
-	n, err := dut.NewConverge(t.Context(), testlab.New(t), dut.ConvergeOptions{Path: "kernel", Uplinks: 2})
+	n, err := fabric.New(t.Context(), testlab.New(t), fabric.Options{Path: "kernel", Uplinks: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestConvergeUplinks(t *testing.T) {
 }
 
 // happen has a case's fault begin and end, and says what was heard of it.
-func happen(t *testing.T, n *dut.Converge, caseName string) dut.WireSteps {
+func happen(t *testing.T, n *fabric.Fabric, caseName string) fabric.WireSteps {
 	t.Helper()
 	wire, err := n.Listen(t.Context())
 	if err != nil {
@@ -65,7 +65,7 @@ func happen(t *testing.T, n *dut.Converge, caseName string) dut.WireSteps {
 	if err := fault.Inject(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var steps dut.WireSteps
+	var steps fabric.WireSteps
 	err = await.That(t.Context(), "what the wire says of "+caseName, func() (err error) {
 		if steps, err = wire.Steps(since); err == nil && strings.HasPrefix(caseName, "rr-") {
 			return nil // it says nothing
@@ -88,8 +88,8 @@ func happen(t *testing.T, n *dut.Converge, caseName string) dut.WireSteps {
 }
 
 func TestConvergeOptions(t *testing.T) {
-	for _, o := range []dut.ConvergeOptions{{Path: "ovs"}, {Uplinks: 3}} {
-		if _, err := dut.NewConverge(t.Context(), nil, o); err == nil {
+	for _, o := range []fabric.Options{{Path: "ovs"}, {Uplinks: 3}} {
+		if _, err := fabric.New(t.Context(), nil, o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}
 	}

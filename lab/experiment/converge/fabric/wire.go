@@ -1,4 +1,4 @@
-package dut
+package fabric
 
 import (
 	"bytes"
@@ -16,18 +16,18 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// ConvergeWire listens to what reflectors and edges say to each other, and to where edges send: the
+// Wire listens to what reflectors and edges say to each other, and to where edges send: the
 // same for all targets, and without asking any of them.
-type ConvergeWire struct {
-	n        *Converge
+type Wire struct {
+	n        *Fabric
 	captures []*topo.Command
 	files    []string
 }
 
 // Listen starts it. It hears BGP at the first reflector, and BGP and tunnels at edge C, which
 // in no case is what fails.
-func (n *Converge) Listen(ctx context.Context) (*ConvergeWire, error) {
-	w := &ConvergeWire{n: n}
+func (n *Fabric) Listen(ctx context.Context) (*Wire, error) {
+	w := &Wire{n: n}
 	for _, port := range []string{n.Reflectors[0].Name, n.Edges[edgeC].Name} {
 		end := topo.LinkEnd{Host: n.Switch, Name: port}
 		c, err := end.Capture(ctx, n.Lab.Dir, topo.CaptureOptions{Snaplen: 256, Filter: []string{"tcp port 179 or (udp dst port 4789 and src host " + n.Edges[edgeC].TEP.String() + ")"}})
@@ -41,7 +41,7 @@ func (n *Converge) Listen(ctx context.Context) (*ConvergeWire, error) {
 }
 
 // Stop ends it, so that all that was heard can be read.
-func (w *ConvergeWire) Stop() error {
+func (w *Wire) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), topo.CloseTimeout)
 	defer cancel()
 	var errs []error
@@ -59,7 +59,7 @@ type WireSteps struct {
 }
 
 // Steps are those since a time. They are to be asked for after Stop.
-func (w *ConvergeWire) Steps(since time.Time) (steps WireSteps, err error) {
+func (w *Wire) Steps(since time.Time) (steps WireSteps, err error) {
 	advertised := firstSince{&steps.Advertised, since}
 	err = readCapture(w.files[0], func(p received) {
 		if p.dst == w.n.Reflectors[0].Addr && p.updates {
@@ -101,12 +101,12 @@ func (f firstSince) note(at time.Time) {
 }
 
 // passes says whether the reflector tells edge C of routes.
-func (w *ConvergeWire) passes(p received) bool {
+func (w *Wire) passes(p received) bool {
 	return p.updates && p.src == w.n.Reflectors[0].Addr && p.dst == w.n.Edges[edgeC].Addr
 }
 
 // toGuest says whether edge C sends to the mobile guest.
-func (w *ConvergeWire) toGuest(p received) bool {
+func (w *Wire) toGuest(p received) bool {
 	return p.src == w.n.Edges[edgeC].TEP && bytes.Equal(p.inner, w.n.Guests[guestMobile].MAC)
 }
 

@@ -1,4 +1,4 @@
-package dut
+package fabric
 
 import (
 	"context"
@@ -7,66 +7,69 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/dut/evpn"
 )
 
-// convergeKernel is edges of Linux and FRR.
-type convergeKernel struct {
-	*Converge
-	EVPNKernel
+// kernel is edges of Linux and FRR.
+type kernel struct {
+	*Fabric
+	evpn.Kernel
 }
 
 // Describe is one line for reports.
-func (k *convergeKernel) Describe() string {
+func (k *kernel) Describe() string {
 	return "Linux bridge, the kernel's vxlan device and FRR; " + k.plane()
 }
 
 // Up starts an edge on which MAC addresses may move as often as they like.
-func (k *convergeKernel) Up(ctx context.Context, e *EVPNEdge) error {
-	if err := k.EVPNKernel.Up(ctx, e); err != nil {
+func (k *kernel) Up(ctx context.Context, e *evpn.Edge) error {
+	if err := k.Kernel.Up(ctx, e); err != nil {
 		return err
 	}
 	// Flows to one address may take different ways, each always the same.
 	errs := []error{e.SysctlSet("net/ipv4/fib_multipath_hash_policy", "1"), k.tolerate(ctx, e)}
-	for _, i := range e.segments() {
-		errs = append(errs, e.DisableIPv6(bridgeOf(e.Fabric.Options.Segments[i].VNI)))
+	for _, i := range e.Segments() {
+		errs = append(errs, e.DisableIPv6(evpn.BridgeOf(e.Fabric.Options.Segments[i].VNI)))
 	}
 	return errors.Join(errs...)
 }
 
 // tolerate has any number of moves be good, and routes of IPv4 alone told: with both families
 // FRR 8.4 forgets the MAC address of a router, and so all of its routes, when one of IPv6 goes.
-func (*convergeKernel) tolerate(ctx context.Context, e *EVPNEdge) error {
-	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", AS), "address-family l2vpn evpn", "no dup-addr-detection", "no advertise ipv6 unicast")
+func (*kernel) tolerate(ctx context.Context, e *evpn.Edge) error {
+	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", dut.AS), "address-family l2vpn evpn", "no dup-addr-detection", "no advertise ipv6 unicast")
 }
 
 // serve routes to the service by a guest, and has FRR tell that.
-func (k *convergeKernel) serve(ctx context.Context, e *EVPNEdge, by netip.Addr) error {
+func (k *kernel) serve(ctx context.Context, e *evpn.Edge, by netip.Addr) error {
 	return errors.Join(
-		e.AddRoute(bridgeOf(e.Fabric.Options.Segments[1].VNI), netip.PrefixFrom(serviceAddr, 32), by),
-		e.AddAddr("lo", e.loopback()),
+		e.AddRoute(evpn.BridgeOf(e.Fabric.Options.Segments[1].VNI), netip.PrefixFrom(serviceAddr, 32), by),
+		e.AddAddr("lo", loopback(e)),
 		k.announce(ctx, e))
 }
 
 // loopback is an address of an edge alone.
-func (e *EVPNEdge) loopback() netip.Prefix {
+func loopback(e *evpn.Edge) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 255, 0, byte(e.Index + 1)}), 32)
 }
 
 // announce has FRR tell of the service, and of the edge's own address: when a prefix gets
 // another next hop, FRR 8.4 forgets the MAC address of the router that it had before, which
 // then is missing, unless a prefix needs it that does not change.
-func (*convergeKernel) announce(ctx context.Context, e *EVPNEdge) error {
-	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", AS), "address-family ipv4 unicast",
-		fmt.Sprintf("network %s/32", serviceAddr), "network "+e.loopback().String())
+func (*kernel) announce(ctx context.Context, e *evpn.Edge) error {
+	return e.FRR.Configure(ctx, fmt.Sprintf("router bgp %d", dut.AS), "address-family ipv4 unicast",
+		fmt.Sprintf("network %s/32", serviceAddr), "network "+loopback(e).String())
 }
 
-func (*convergeKernel) kill(e *EVPNEdge) error {
+func (*kernel) kill(e *evpn.Edge) error {
 	e.FRR.Kill()
 	return nil
 }
 
 // again starts FRR, which finds devices and its own routes of before.
-func (k *convergeKernel) again(ctx context.Context, e *EVPNEdge) error {
+func (k *kernel) again(ctx context.Context, e *evpn.Edge) error {
 	if err := e.FRR.Start(ctx); err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func (k *convergeKernel) again(ctx context.Context, e *EVPNEdge) error {
 }
 
 // paths are the kernel's.
-func (*convergeKernel) paths(ctx context.Context, e *EVPNEdge) (int, error) {
+func (*kernel) paths(ctx context.Context, e *evpn.Edge) (int, error) {
 	out, err := e.Output(ctx, "ip", "-j", "route", "show", serviceAddr.String())
 	if err != nil {
 		return 0, err
@@ -90,9 +93,9 @@ func (*convergeKernel) paths(ctx context.Context, e *EVPNEdge) (int, error) {
 }
 
 // noticed is not known: the reflector's liveness is what counts, and it passes that on.
-func (*convergeKernel) noticed(context.Context, *EVPNEdge, time.Time) (time.Time, error) {
+func (*kernel) noticed(context.Context, *evpn.Edge, time.Time) (time.Time, error) {
 	return time.Time{}, nil
 }
 
 // whole has nothing to say that reflector and paths do not.
-func (*convergeKernel) whole(context.Context, *EVPNEdge) error { return nil }
+func (*kernel) whole(context.Context, *evpn.Edge) error { return nil }

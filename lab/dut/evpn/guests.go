@@ -1,4 +1,4 @@
-package dut
+package evpn
 
 import (
 	"context"
@@ -15,29 +15,29 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// EVPNGuest is an end system of a fabric. Its port at an edge has the name of its host.
-type EVPNGuest struct {
+// Guest is an end system of a fabric. Its port at an edge has the name of its host.
+type Guest struct {
 	*topo.Host
 	Segment, Number int
 	MAC             net.HardwareAddr
 
-	fabric *EVPN
+	fabric *Fabric
 	edges  []int
 	at     int        // the edge's index
 	patch  *topo.Host // between it and the edges, where it can be behind several
 }
 
 // Addr is the guest's of a family, 4 or 6.
-func (g *EVPNGuest) Addr(family int) netip.Addr { return EVPNAddr(g.Segment, g.Number, family) }
+func (g *Guest) Addr(family int) netip.Addr { return Addr(g.Segment, g.Number, family) }
 
 // At is the edge that it is behind.
-func (g *EVPNGuest) At() *EVPNEdge { return g.fabric.Edges[g.at] }
+func (g *Guest) At() *Edge { return g.fabric.Edges[g.at] }
 
 // addGuest links a guest to its edge. One that can be behind several has a patch between, a
 // bridge that learns nothing and of whose ports to edges one forwards at a time: edges do not
 // see from their links where the guest is.
-func (n *EVPN) addGuest(ctx context.Context, o EVPNGuestOptions) (err error) {
-	g := &EVPNGuest{Segment: o.Segment, Number: o.Number, MAC: net.HardwareAddr{2, 0, 0, 0, byte(o.Segment), byte(o.Number)}, fabric: n, edges: o.Edges, at: o.Edges[0]}
+func (n *Fabric) addGuest(ctx context.Context, o GuestOptions) (err error) {
+	g := &Guest{Segment: o.Segment, Number: o.Number, MAC: net.HardwareAddr{2, 0, 0, 0, byte(o.Segment), byte(o.Number)}, fabric: n, edges: o.Edges, at: o.Edges[0]}
 	if g.Host, err = n.Lab.Host(o.Name); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (n *EVPN) addGuest(ctx context.Context, o EVPNGuestOptions) (err error) {
 }
 
 // wire links the patch with an edge. Nothing sends anything yet.
-func (g *EVPNGuest) wire(ctx context.Context, e *EVPNEdge) error {
+func (g *Guest) wire(ctx context.Context, e *Edge) error {
 	if err := g.fabric.Lab.Link(ctx, topo.LinkEnd{Host: e.Host, Name: g.Name}, topo.LinkEnd{Host: g.patch, Name: e.Name}, g.fabric.innerMTU()); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (g *EVPNGuest) wire(ctx context.Context, e *EVPNEdge) error {
 // Move has the guest behind another edge, as a live migration does: what it says goes there
 // now, and the guest, as a hypervisor does for it, says where it is. The link to the old edge
 // stays up, as that of a virtual machine which was left behind.
-func (g *EVPNGuest) Move(_ context.Context, to *EVPNEdge) error {
+func (g *Guest) Move(_ context.Context, to *Edge) error {
 	if !slices.Contains(g.edges, to.Index) || g.patch == nil {
 		return fmt.Errorf("guest %s cannot be behind %s", g.Name, to.Name)
 	}
@@ -111,7 +111,7 @@ func (g *EVPNGuest) Move(_ context.Context, to *EVPNEdge) error {
 
 // Announce sends a gratuitous ARP request (RFC 5227 section 3) and an unsolicited neighbour
 // advertisement (RFC 4861 section 7.2.6).
-func (g *EVPNGuest) Announce() error {
+func (g *Guest) Announce() error {
 	index, err := g.Index(topo.EndName)
 	if err != nil {
 		return err
