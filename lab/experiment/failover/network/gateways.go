@@ -1,4 +1,4 @@
-package dut
+package network
 
 import (
 	"context"
@@ -8,20 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// failoverGateways is an edge with a workload, two egress gateways, of which the first has
+// gateways is an edge with a workload, two egress gateways, of which the first has
 // the work while it lives, and a host outside. All links go by one switch, so that nobody
 // but a gateway sees its link go down:
 //
 //	source --- edge ---(under0)=== gw1, gw2 ===(out0)--- target
-type failoverGateways struct {
-	*Failover
-	options FailoverOptions
+type gateways struct {
+	*Network
+	options Options
 	sw      *topo.Host
-	all     []*failoverEdge // edge, gw1, gw2
+	all     []*edge // edge, gw1, gw2
 }
 
 // Addresses of that network. The pool is of the network outside, where the gateways answer
@@ -39,11 +40,11 @@ const (
 	gatewaysGroup = "gws"
 )
 
-// NewFailoverGateway builds gateways of which the one that has the work is killed.
-func NewFailoverGateway(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Failover, error) {
+// NewGateway builds gateways of which the one that has the work is killed.
+func NewGateway(ctx context.Context, l *topo.Lab, o Options) (*Network, error) {
 	o.fill()
-	n := &failoverGateways{Failover: newFailover(l), options: o}
-	n.Failover.ready, n.Failover.steps = n.asBefore, n.repaired
+	n := &gateways{Network: newNetwork(l), options: o}
+	n.Network.ready, n.Network.steps = n.asBefore, n.repaired
 	n.Addr = gatewaysTarget
 	n.Description = fmt.Sprintf("Selvage edges, VXLAN: one with the workload, two egress gateways, active-standby, sessions replicated, BFD every %s × %d", o.Liveness, o.Multiplier)
 	if err := n.build(ctx); err != nil {
@@ -54,7 +55,7 @@ func NewFailoverGateway(ctx context.Context, l *topo.Lab, o FailoverOptions) (*F
 		if err != nil {
 			return nil, err
 		}
-		e, err := n.edge(h, o.Binary, n.config(i, EdgeName(h)))
+		e, err := n.edge(h, o.Binary, n.config(i, dut.EdgeName(h)))
 		if err != nil {
 			return nil, err
 		}
@@ -64,10 +65,10 @@ func NewFailoverGateway(ctx context.Context, l *topo.Lab, o FailoverOptions) (*F
 		n.all = append(n.all, e)
 	}
 	n.Faults = n.faults()
-	return n.Failover, n.Ready(ctx)
+	return n.Network, n.Ready(ctx)
 }
 
-func (n *failoverGateways) faults() []inject.Fault {
+func (n *gateways) faults() []inject.Fault {
 	active := n.all[1]
 	links := inject.Ports{Host: n.sw, Names: []string{"u-gw1", "o-gw1"}}
 	dig, fill := links.BlackHole("bridge")
@@ -87,7 +88,7 @@ func (n *failoverGateways) faults() []inject.Fault {
 }
 
 // build makes hosts and links.
-func (n *failoverGateways) build(ctx context.Context) (err error) {
+func (n *gateways) build(ctx context.Context) (err error) {
 	if n.sw, err = n.Lab.Host("switch"); err != nil {
 		return err
 	}
@@ -122,18 +123,18 @@ func (n *failoverGateways) build(ctx context.Context) (err error) {
 		n.sw.Bridge(ctx, "out0", 1500, "o-gw1", "o-gw2", "o-target"))
 }
 
-func (n *failoverGateways) plug(ctx context.Context, end topo.LinkEnd, port string) error {
+func (n *gateways) plug(ctx context.Context, end topo.LinkEnd, port string) error {
 	return n.Lab.Link(ctx, end, topo.LinkEnd{Host: n.sw, Name: port}, 1500)
 }
 
-func (n *failoverGateways) workload(ctx context.Context, edge *topo.Host) error {
+func (n *gateways) workload(ctx context.Context, edge *topo.Host) error {
 	gateway := netip.MustParsePrefix(gatewaysWork).Addr()
 	end := topo.LinkEnd{Host: n.Source, Name: topo.EndName, Addrs: []netip.Prefix{topo.PrefixOf(topo.ClientV4)}, Gateways: []netip.Addr{gateway}}
 	return n.Lab.Link(ctx, end, topo.LinkEnd{Host: edge, Name: topo.AccessName}, pathsMTU)
 }
 
 // config is the configuration of the edge with the workload (0) or of a gateway.
-func (n *failoverGateways) config(i int, name string) string {
+func (n *gateways) config(i int, name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `apiVersion: selvage.dev/v1alpha2
 kind: Edge
@@ -160,10 +161,10 @@ spec:
   - {name: access, interface: %s, segment: work}
   routers:
   - name: %s
-`, RouterName, gatewaysWork, topo.AccessName, RouterName)
+`, dut.RouterName, gatewaysWork, topo.AccessName, dut.RouterName)
 	} else {
 		uplink = "      uplink: wan\n"
-		fmt.Fprintf(&b, "  routers:\n  - name: %s\n    uplinks:\n    - {name: wan, interface: %s, addresses: [\"%s/24\"]}\n", RouterName, uplinkName, gatewaysUplink[i])
+		fmt.Fprintf(&b, "  routers:\n  - name: %s\n    uplinks:\n    - {name: wan, interface: %s, addresses: [\"%s/24\"]}\n", dut.RouterName, uplinkName, gatewaysUplink[i])
 	}
 	fmt.Fprintf(&b, `  egress:
     gateways:
@@ -177,7 +178,7 @@ spec:
       vni: 9001
       gateways: %s
       pool: [%s]
-%s`, gatewaysGroup, gatewaysTEPs[1], gatewaysTEPs[2], RouterName, gatewaysGroup, gatewaysPool, uplink)
+%s`, gatewaysGroup, gatewaysTEPs[1], gatewaysTEPs[2], dut.RouterName, gatewaysGroup, gatewaysPool, uplink)
 	return b.String()
 }
 
@@ -212,7 +213,7 @@ type states struct {
 // serving is the state of a gateway that takes new connections.
 const serving = "serving"
 
-func (e *Edge) states(ctx context.Context) (s states, err error) {
+func statesOf(ctx context.Context, e *dut.Edge) (s states, err error) {
 	return s, e.Document(ctx, "/v1/egress", &s)
 }
 
@@ -241,12 +242,12 @@ func (s states) owned(by netip.Addr) error {
 
 // asBefore wants every path up, every gateway serving and the first one at work in the
 // eyes of all, and both with the other's sessions.
-func (n *failoverGateways) asBefore(ctx context.Context) error {
+func (n *gateways) asBefore(ctx context.Context) error {
 	for _, e := range n.all {
 		if err := e.PathsUp(ctx, len(gatewaysTEPs)-1); err != nil {
 			return err
 		}
-		s, err := e.states(ctx)
+		s, err := statesOf(ctx, e.Edge)
 		if err != nil {
 			return err
 		}
@@ -267,9 +268,9 @@ func (n *failoverGateways) asBefore(ctx context.Context) error {
 
 // repaired is what the edge with the workload and the gateway that stood by did since a
 // time: the killed one has nothing to say of it.
-func (n *failoverGateways) repaired(ctx context.Context, since time.Time) (steps inject.Steps, err error) {
-	for _, e := range []*failoverEdge{n.all[0], n.all[2]} {
-		s, err := e.states(ctx)
+func (n *gateways) repaired(ctx context.Context, since time.Time) (steps inject.Steps, err error) {
+	for _, e := range []*edge{n.all[0], n.all[2]} {
+		s, err := statesOf(ctx, e.Edge)
 		if err != nil {
 			return steps, err
 		}

@@ -1,4 +1,4 @@
-package dut
+package network
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// FailoverOptions are of all networks of faults; zero fields get their defaults.
-type FailoverOptions struct {
+// Options are of all networks of faults; zero fields get their defaults.
+type Options struct {
 	Binary string // path of selvage; default: the running program
 	// Liveness is the edges' interval between two probes, and Multiplier how many may go
 	// missing; default 50 ms and 3.
@@ -20,7 +21,7 @@ type FailoverOptions struct {
 	Multiplier int
 }
 
-func (o *FailoverOptions) fill() {
+func (o *Options) fill() {
 	if o.Liveness == 0 {
 		o.Liveness = 50 * time.Millisecond
 	}
@@ -30,32 +31,32 @@ func (o *FailoverOptions) fill() {
 }
 
 // liveness is the configuration's line.
-func (o FailoverOptions) liveness() string {
+func (o Options) liveness() string {
 	return fmt.Sprintf("bfd: {interval: %s, multiplier: %d}", o.Liveness, o.Multiplier)
 }
 
 // pathsMTU leaves room to the tunnel.
 const pathsMTU = 1400
 
-// failoverPaths is two edges with two tunnel endpoints each, which have four paths, and a
+// paths is two edges with two tunnel endpoints each, which have four paths, and a
 // router of the kernel between all four networks:
 //
 //	source --- edge1 u0 === a0 [core] b0 === u0 edge2 --- target
 //	                 u1 === a1        b1 === u1
-type failoverPaths struct {
-	*Failover
-	options FailoverOptions
+type paths struct {
+	*Network
+	options Options
 	core    *topo.Host
 	hosts   [2]*topo.Host
-	pair    [2]*failoverEdge
+	pair    [2]*edge
 }
 
 // pathsOfEach is how many an edge has: from each of its endpoints to each of the other's.
 const pathsOfEach = 4
 
-// NewFailoverTEP builds edges of which one path dies at a time; all share the flows.
-func NewFailoverTEP(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Failover, error) {
-	n, err := newFailoverPaths(ctx, l, o)
+// NewTEP builds edges of which one path dies at a time; all share the flows.
+func NewTEP(ctx context.Context, l *topo.Lab, o Options) (*Network, error) {
+	n, err := newPaths(ctx, l, o)
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +66,13 @@ func NewFailoverTEP(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Failo
 		inject.NewFault("link-down", "the link of one of the two endpoints of an edge is cut", link.Down, link.Up),
 		inject.NewFault("blackhole", "the router drops all traffic of one of the two endpoints of an edge; its link stays up", dig, fill),
 	}
-	n.Failover.steps = n.moved
-	return n.Failover, nil
+	n.Network.steps = n.moved
+	return n.Network, nil
 }
 
-// NewFailoverEdge builds edges whose processes are killed. Their data path goes on.
-func NewFailoverEdge(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Failover, error) {
-	n, err := newFailoverPaths(ctx, l, o)
+// NewEdge builds edges whose processes are killed. Their data path goes on.
+func NewEdge(ctx context.Context, l *topo.Lab, o Options) (*Network, error) {
+	n, err := newPaths(ctx, l, o)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +83,14 @@ func NewFailoverEdge(ctx context.Context, l *topo.Lab, o FailoverOptions) (*Fail
 			func(context.Context) error { return e.kill() }, n.again(e),
 		))
 	}
-	n.Failover.steps = func(context.Context, time.Time) (inject.Steps, error) { return inject.Steps{}, nil }
-	return n.Failover, nil
+	n.Network.steps = func(context.Context, time.Time) (inject.Steps, error) { return inject.Steps{}, nil }
+	return n.Network, nil
 }
 
-func newFailoverPaths(ctx context.Context, l *topo.Lab, o FailoverOptions) (*failoverPaths, error) {
+func newPaths(ctx context.Context, l *topo.Lab, o Options) (*paths, error) {
 	o.fill()
-	n := &failoverPaths{Failover: newFailover(l), options: o}
-	n.Failover.ready = n.allUp
+	n := &paths{Network: newNetwork(l), options: o}
+	n.Network.ready = n.allUp
 	n.Description = fmt.Sprintf("Selvage edges, VXLAN, two tunnel endpoints each, flows distributed over four paths, BFD every %s × %d", o.Liveness, o.Multiplier)
 	n.Addr = topo.ServerV4
 	if err := n.build(ctx); err != nil {
@@ -109,7 +110,7 @@ func newFailoverPaths(ctx context.Context, l *topo.Lab, o FailoverOptions) (*fai
 }
 
 // build makes hosts and links.
-func (n *failoverPaths) build(ctx context.Context) (err error) {
+func (n *paths) build(ctx context.Context) (err error) {
 	if n.core, err = n.Lab.Host("core"); err != nil {
 		return err
 	}
@@ -141,13 +142,13 @@ func (n *failoverPaths) build(ctx context.Context) (err error) {
 }
 
 // tep is an endpoint of an edge, in a network of its own with the core's next address.
-func (n *failoverPaths) tep(edge, number int) netip.Addr {
+func (n *paths) tep(edge, number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(64*(2*edge+number) + 1)})
 }
 
 // link joins an endpoint's interface to the core. What leaves from the endpoint's address
 // leaves by it.
-func (n *failoverPaths) link(ctx context.Context, edge, number int) error {
+func (n *paths) link(ctx context.Context, edge, number int) error {
 	h, tep, name := n.hosts[edge], n.tep(edge, number), fmt.Sprintf("u%d", number)
 	end := topo.LinkEnd{Host: h, Name: name, Addrs: []netip.Prefix{netip.PrefixFrom(tep, 26)}}
 	if number == 0 {
@@ -163,7 +164,7 @@ func (n *failoverPaths) link(ctx context.Context, edge, number int) error {
 	return errors.Join(route, rule)
 }
 
-func (n *failoverPaths) config(i int) string {
+func (n *paths) config(i int) string {
 	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
@@ -180,16 +181,16 @@ spec:
   - {name: lab, vni: 100, remotes: [far]}
   ports:
   - {name: access, interface: %s, segment: lab}
-`, EdgeName(n.hosts[i]), n.tep(i, 0), n.tep(i, 1), n.options.liveness(), n.tep(1-i, 0), n.tep(1-i, 1), topo.AccessName)
+`, dut.EdgeName(n.hosts[i]), n.tep(i, 0), n.tep(i, 1), n.options.liveness(), n.tep(1-i, 0), n.tep(1-i, 1), topo.AccessName)
 }
 
-func (n *failoverPaths) allUp(ctx context.Context) error {
+func (n *paths) allUp(ctx context.Context) error {
 	return errors.Join(n.pair[0].PathsUp(ctx, pathsOfEach), n.pair[1].PathsUp(ctx, pathsOfEach))
 }
 
 // moved is when the later of both edges took the dead paths out of use. They do not tell
 // when the change of their tables was done.
-func (n *failoverPaths) moved(ctx context.Context, since time.Time) (steps inject.Steps, err error) {
+func (n *paths) moved(ctx context.Context, since time.Time) (steps inject.Steps, err error) {
 	for _, e := range n.pair {
 		all, err := e.PathStates(ctx)
 		if err != nil {

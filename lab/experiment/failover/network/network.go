@@ -1,4 +1,9 @@
-package dut
+// Package network has the networks of the experiment failover: edges of Selvage of which something that forwards is
+// killed for real, and comes back.
+//
+// Its one invariant: Ready returns when all is as it was at the start. Do not use it to watch flows: that is the
+// experiment.
+package network
 
 import (
 	"context"
@@ -11,13 +16,14 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Failover is a network of edges in which something that forwards can be killed for real,
+// Network is a network of edges in which something that forwards can be killed for real,
 // and comes back.
-type Failover struct {
+type Network struct {
 	Lab *topo.Lab
 	// Source and Target are the ends of the flows that go through what is killed; Addr is
 	// the target's.
@@ -32,11 +38,11 @@ type Failover struct {
 	steps func(ctx context.Context, since time.Time) (inject.Steps, error)
 
 	mu    sync.Mutex // the lab may close while an edge is started again
-	edges []*failoverEdge
+	edges []*edge
 }
 
 // Ready waits until every edge says that all is as it was at the start.
-func (f *Failover) Ready(ctx context.Context) error {
+func (f *Network) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, inject.ReadyTime)
 	defer cancel()
 	for {
@@ -48,25 +54,25 @@ func (f *Failover) Ready(ctx context.Context) error {
 }
 
 // Steps are those after a fault that was injected at a time.
-func (f *Failover) Steps(ctx context.Context, since time.Time) (inject.Steps, error) {
+func (f *Network) Steps(ctx context.Context, since time.Time) (inject.Steps, error) {
 	return f.steps(ctx, since)
 }
 
-// failoverEdge is an edge that may be killed and started again.
-type failoverEdge struct {
-	*Edge
+// edge is an edge that may be killed and started again.
+type edge struct {
+	*dut.Edge
 	host           *topo.Host
 	binary, config string
 }
 
-// newFailover has its edges stopped when the lab closes.
-func newFailover(l *topo.Lab) *Failover {
-	f := &Failover{Lab: l}
+// newNetwork has its edges stopped when the lab closes.
+func newNetwork(l *topo.Lab) *Network {
+	f := &Network{Lab: l}
 	l.OnClose("stop the edges", f.stop)
 	return f
 }
 
-func (f *Failover) stop(ctx context.Context) error {
+func (f *Network) stop(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var errs []error
@@ -79,7 +85,7 @@ func (f *Failover) stop(ctx context.Context) error {
 }
 
 // edge adds an edge that does not run yet.
-func (f *Failover) edge(h *topo.Host, binary, config string) (*failoverEdge, error) {
+func (f *Network) edge(h *topo.Host, binary, config string) (*edge, error) {
 	if binary == "" {
 		own, err := os.Executable()
 		if err != nil {
@@ -90,7 +96,7 @@ func (f *Failover) edge(h *topo.Host, binary, config string) (*failoverEdge, err
 	if err := h.PreferProcesses(); err != nil {
 		return nil, fmt.Errorf("priority of edges in %s: %w", h.Name, err)
 	}
-	e := &failoverEdge{host: h, binary: binary, config: config}
+	e := &edge{host: h, binary: binary, config: config}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.edges = append(f.edges, e)
@@ -99,8 +105,8 @@ func (f *Failover) edge(h *topo.Host, binary, config string) (*failoverEdge, err
 
 // start runs an edge, for the first time or again, which takes over the data path that it
 // finds.
-func (f *Failover) start(ctx context.Context, e *failoverEdge) error {
-	running, err := StartEdge(ctx, e.host, e.binary, EdgeName(e.host), e.config)
+func (f *Network) start(ctx context.Context, e *edge) error {
+	running, err := dut.StartEdge(ctx, e.host, e.binary, dut.EdgeName(e.host), e.config)
 	if err != nil {
 		return err
 	}
@@ -111,7 +117,7 @@ func (f *Failover) start(ctx context.Context, e *failoverEdge) error {
 }
 
 // kill ends an edge's process by SIGKILL, without waiting until it is gone.
-func (e *failoverEdge) kill() error {
+func (e *edge) kill() error {
 	if err := syscall.Kill(-e.Command.PID(), syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill edge %s: %w", e.Name, err)
 	}
@@ -120,7 +126,7 @@ func (e *failoverEdge) kill() error {
 
 // die ends an edge with its programs and maps, which then nothing holds: nothing of it
 // goes on when its process has ended.
-func (e *failoverEdge) die() error {
+func (e *edge) die() error {
 	if err := e.RemovePins(); err != nil {
 		return err
 	}
@@ -128,7 +134,7 @@ func (e *failoverEdge) die() error {
 }
 
 // again starts an edge that was killed.
-func (f *Failover) again(e *failoverEdge) func(context.Context) error {
+func (f *Network) again(e *edge) func(context.Context) error {
 	return func(ctx context.Context) error {
 		<-e.Command.Done()
 		return f.start(ctx, e)
