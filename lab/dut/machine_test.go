@@ -10,5 +10,5 @@ import (
 // Data paths are the same on machines that are not.
 func TestOtherMachines(t *testing.T) {
 	tier.Long(t, "TestPathsInTurn, and TestOtherMachines of lab/topo")
-	testlab.OnOtherMachines(t, "", "TestEgressPaths|TestPathsInTurn|TestRouted.*")
+	testlab.OnOtherMachines(t, "", "TestPathsInTurn|TestRouted.*")
 }

@@ -1,4 +1,9 @@
-package dut
+// Package network has the network of the experiment egress: a workload that reaches a target outside of the overlay
+// by a gateway, and what can carry it there.
+//
+// Its one invariant: all paths have the same addresses, timeouts and links. Do not use it to measure: that is the
+// experiment.
+package network
 
 import (
 	"context"
@@ -14,21 +19,21 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Interfaces of an Egress beside those of a TwoHosts.
+// Interfaces of an Network beside those of a TwoHosts.
 const (
 	OutsideName  = "w0"  // of the gateway, towards the target
 	EndpointName = "ov0" // of node and gateway, in the overlay; the kernel's is its vxlan device
 )
 
-// EgressOptions are the sizes of an Egress; zero fields get their defaults.
-type EgressOptions struct {
+// Options are the sizes of an Network; zero fields get their defaults.
+type Options struct {
 	UnderlayMTU int // of the underlay and of the network outside, in bytes; default 1500
 	// InnerMTU is that of the workload and of the tunnel's own endpoints; default: what the
 	// underlay leaves to VXLAN on IPv4.
 	InnerMTU int
 }
 
-// Egress is a workload that reaches a target outside the overlay by a gateway:
+// Network is a workload that reaches a target outside the overlay by a gateway:
 //
 //	workload --- node ==underlay== gateway --- target
 //	    eth0   p0    u0          u0       w0   eth0
@@ -36,43 +41,43 @@ type EgressOptions struct {
 // The target has an address to which packets are translated at the gateway, and one to
 // which they are routed as they are. Node and gateway have an address each in the overlay
 // too. All is IPv4. It carries nothing until a path is up.
-type Egress struct {
+type Network struct {
 	Lab                             *topo.Lab
 	Workload, Node, Gateway, Target *topo.Host
-	Options                         EgressOptions // with the defaults filled in
+	Options                         Options // with the defaults filled in
 
 	mu    sync.Mutex // the lab may close while the path stops
 	stops []func(context.Context) error
 }
 
-// Addresses of every Egress.
+// Addresses of every Network.
 var (
-	EgressWorkload = netip.MustParseAddr("10.0.0.1")
-	// EgressTranslated and EgressRouted are the target's.
-	EgressTranslated = netip.MustParseAddr("203.0.113.10")
-	EgressRouted     = netip.MustParseAddr("203.0.113.20")
-	// EgressPool is what a policy makes of the workload's.
-	EgressPool = netip.MustParseAddr("203.0.113.100")
+	WorkloadAddr = netip.MustParseAddr("10.0.0.1")
+	// TranslatedAddr and RoutedAddr are the target's.
+	TranslatedAddr = netip.MustParseAddr("203.0.113.10")
+	RoutedAddr     = netip.MustParseAddr("203.0.113.20")
+	// PoolAddr is what a policy makes of the workload's.
+	PoolAddr = netip.MustParseAddr("203.0.113.100")
 
-	egressInside    = netip.MustParsePrefix("10.0.0.0/24")
-	egressFirstHop  = netip.MustParsePrefix("10.0.0.254/24")
-	egressOutside   = netip.MustParsePrefix("203.0.113.0/24")
-	egressUplink    = netip.MustParsePrefix("203.0.113.1/24")
-	egressEndpoints = [2]netip.Prefix{netip.MustParsePrefix("10.201.0.1/24"), netip.MustParsePrefix("10.201.0.2/24")}
+	inside    = netip.MustParsePrefix("10.0.0.0/24")
+	firstHop  = netip.MustParsePrefix("10.0.0.254/24")
+	outside   = netip.MustParsePrefix("203.0.113.0/24")
+	uplink    = netip.MustParsePrefix("203.0.113.1/24")
+	endpoints = [2]netip.Prefix{netip.MustParsePrefix("10.201.0.1/24"), netip.MustParsePrefix("10.201.0.2/24")}
 )
 
-// egressTimeouts are how long translations are remembered by all paths.
-func egressTimeouts() overlay.Timeouts { return overlay.DefaultNATTimeouts }
+// timeouts are how long translations are remembered by all paths.
+func timeouts() overlay.Timeouts { return overlay.DefaultNATTimeouts }
 
-// NewEgress builds hosts and links.
-func NewEgress(ctx context.Context, l *topo.Lab, o EgressOptions) (*Egress, error) {
+// New builds hosts and links.
+func New(ctx context.Context, l *topo.Lab, o Options) (*Network, error) {
 	if o.UnderlayMTU == 0 {
 		o.UnderlayMTU = 1500
 	}
 	if o.InnerMTU == 0 {
 		o.InnerMTU = o.UnderlayMTU - overlay.VXLAN.Overhead(topo.ClientV4)
 	}
-	n := &Egress{Lab: l, Options: o}
+	n := &Network{Lab: l, Options: o}
 	for _, h := range []struct {
 		name string
 		host **topo.Host
@@ -82,11 +87,11 @@ func NewEgress(ctx context.Context, l *topo.Lab, o EgressOptions) (*Egress, erro
 			return nil, err
 		}
 	}
-	return n, errors.Join(n.connect(ctx), n.Target.AddRoute(topo.EndName, egressInside, egressUplink.Addr()))
+	return n, errors.Join(n.connect(ctx), n.Target.AddRoute(topo.EndName, inside, uplink.Addr()))
 }
 
 // connect makes all links.
-func (n *Egress) connect(ctx context.Context) error {
+func (n *Network) connect(ctx context.Context) error {
 	near, far := n.TEPs()
 	subnet := func(addrs ...netip.Addr) (all []netip.Prefix) {
 		for _, a := range addrs {
@@ -99,24 +104,24 @@ func (n *Egress) connect(ctx context.Context) error {
 			topo.LinkEnd{Host: n.Node, Name: topo.UnderlayName, MAC: net.HardwareAddr{2, 0, 0, 0, 2, 1}, Addrs: subnet(near)},
 			topo.LinkEnd{Host: n.Gateway, Name: topo.UnderlayName, MAC: net.HardwareAddr{2, 0, 0, 0, 2, 2}, Addrs: subnet(far)}, n.Options.UnderlayMTU),
 		n.Lab.Link(ctx,
-			topo.LinkEnd{Host: n.Workload, Name: topo.EndName, MAC: topo.ClientMAC, Addrs: subnet(EgressWorkload), Gateways: []netip.Addr{egressFirstHop.Addr()}},
+			topo.LinkEnd{Host: n.Workload, Name: topo.EndName, MAC: topo.ClientMAC, Addrs: subnet(WorkloadAddr), Gateways: []netip.Addr{firstHop.Addr()}},
 			topo.LinkEnd{Host: n.Node, Name: topo.AccessName}, n.Options.InnerMTU),
 		n.Lab.Link(ctx,
-			topo.LinkEnd{Host: n.Target, Name: topo.EndName, MAC: topo.ServerMAC, Addrs: subnet(EgressTranslated, EgressRouted)},
+			topo.LinkEnd{Host: n.Target, Name: topo.EndName, MAC: topo.ServerMAC, Addrs: subnet(TranslatedAddr, RoutedAddr)},
 			topo.LinkEnd{Host: n.Gateway, Name: OutsideName}, n.Options.UnderlayMTU))
 }
 
 // TEPs are the underlay addresses of node and gateway.
-func (n *Egress) TEPs() (node, gateway netip.Addr) {
+func (n *Network) TEPs() (node, gateway netip.Addr) {
 	near, far := topo.UnderlayAddrs()
 	return near[0], far[0]
 }
 
 // Endpoint is the gateway's own address in the overlay.
-func (n *Egress) Endpoint() netip.Addr { return egressEndpoints[1].Addr() }
+func (n *Network) Endpoint() netip.Addr { return endpoints[1].Addr() }
 
 // Hosts are the same hosts by the names of the standard topology.
-func (n *Egress) Hosts() *topo.TwoHosts {
+func (n *Network) Hosts() *topo.TwoHosts {
 	near, far := n.TEPs()
 	return &topo.TwoHosts{
 		Lab: n.Lab, Client: n.Workload, A: n.Node, B: n.Gateway, Server: n.Target, TEPA: near, TEPB: far,
@@ -124,18 +129,18 @@ func (n *Egress) Hosts() *topo.TwoHosts {
 	}
 }
 
-// EgressPath is what carries packets between the ends of an Egress.
-type EgressPath interface {
+// Path is what carries packets between the ends of an Network.
+type Path interface {
 	// Describe is one line for reports.
 	Describe() string
 	// Up starts it and returns what stops it, which may be nil.
-	Up(ctx context.Context, n *Egress) (stop func(context.Context) error, err error)
+	Up(ctx context.Context, n *Network) (stop func(context.Context) error, err error)
 	// Reaches are the addresses that node and workload reach by it.
-	Reaches(n *Egress) (node, workload []netip.Addr)
+	Reaches(n *Network) (node, workload []netip.Addr)
 }
 
 // Start brings a path up and waits until everything that it reaches answers.
-func (n *Egress) Start(ctx context.Context, p EgressPath) error {
+func (n *Network) Start(ctx context.Context, p Path) error {
 	n.Lab.OnClose("stop "+p.Describe(), n.halt)
 	stop, err := p.Up(ctx, n)
 	if stop != nil {
@@ -162,7 +167,7 @@ func (n *Egress) Start(ctx context.Context, p EgressPath) error {
 
 // SeenAs is the address that the target sees of a connection which the workload opens to
 // one of its own.
-func (n *Egress) SeenAs(to netip.Addr) (netip.Addr, error) {
+func (n *Network) SeenAs(to netip.Addr) (netip.Addr, error) {
 	var listener net.Listener
 	err := n.Target.Do(func() (err error) {
 		listener, err = net.Listen("tcp", netip.AddrPortFrom(to, seenPort).String())
@@ -197,7 +202,7 @@ const (
 )
 
 // halt stops what runs, once.
-func (n *Egress) halt(ctx context.Context) error {
+func (n *Network) halt(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var errs []error
@@ -214,7 +219,7 @@ const wireBurst, wireQueue = 128 << 10, 1250 << 10
 
 // Wire gives the underlay and the link to the target a rate in bits a second, both ways; 0
 // is none. Frames count from their Ethernet header on.
-func (n *Egress) Wire(ctx context.Context, bits uint64) error {
+func (n *Network) Wire(ctx context.Context, bits uint64) error {
 	var errs []error
 	for _, at := range []struct {
 		host *topo.Host

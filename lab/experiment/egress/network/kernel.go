@@ -1,17 +1,18 @@
-package dut
+package network
 
 import (
 	"context"
 	"errors"
 	"net/netip"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// EgressKernel is Linux on node and gateway: a bridge for the workload, a vxlan device
+// Kernel is Linux on node and gateway: a bridge for the workload, a vxlan device
 // between the hosts, routing, and nftables' masquerade where the gateway's link to the
 // target is.
-type EgressKernel struct {
+type Kernel struct {
 	// Plain routes on the underlay instead, without a tunnel and without translation.
 	Plain bool
 	// NoChecksum turns the tunnel devices' transmit checksum offload off.
@@ -19,7 +20,7 @@ type EgressKernel struct {
 }
 
 // Describe is one line for reports.
-func (k EgressKernel) Describe() string {
+func (k Kernel) Describe() string {
 	switch {
 	case k.Plain:
 		return "Linux routes on both hosts, no tunnel, nothing translated"
@@ -30,16 +31,16 @@ func (k EgressKernel) Describe() string {
 }
 
 // Reaches leaves out what a path without a tunnel does not have.
-func (k EgressKernel) Reaches(n *Egress) (node, workload []netip.Addr) {
+func (k Kernel) Reaches(n *Network) (node, workload []netip.Addr) {
 	_, gateway := n.TEPs()
 	if k.Plain {
-		return []netip.Addr{gateway}, []netip.Addr{EgressRouted}
+		return []netip.Addr{gateway}, []netip.Addr{RoutedAddr}
 	}
-	return []netip.Addr{gateway, n.Endpoint()}, []netip.Addr{EgressRouted, EgressTranslated}
+	return []netip.Addr{gateway, n.Endpoint()}, []netip.Addr{RoutedAddr, TranslatedAddr}
 }
 
 // Up makes node and gateway routers.
-func (k EgressKernel) Up(ctx context.Context, n *Egress) (func(context.Context) error, error) {
+func (k Kernel) Up(ctx context.Context, n *Network) (func(context.Context) error, error) {
 	for _, h := range []*topo.Host{n.Node, n.Gateway} {
 		if _, err := h.Forward(); err != nil { // it ends with the host
 			return nil, err
@@ -47,8 +48,8 @@ func (k EgressKernel) Up(ctx context.Context, n *Egress) (func(context.Context) 
 	}
 	err := errors.Join(
 		n.Node.Bridge(ctx, "br0", n.Options.InnerMTU, topo.AccessName),
-		n.Node.AddAddr("br0", egressFirstHop),
-		n.Gateway.AddAddr(OutsideName, egressUplink))
+		n.Node.AddAddr("br0", firstHop),
+		n.Gateway.AddAddr(OutsideName, uplink))
 	if err != nil {
 		return nil, err
 	}
@@ -61,29 +62,29 @@ func (k EgressKernel) Up(ctx context.Context, n *Egress) (func(context.Context) 
 		local, remote netip.Addr
 	}{{n.Node, near, far}, {n.Gateway, far, near}} {
 		err := end.host.VXLAN(ctx, EndpointName, topo.VXLAN{
-			VNI: DefaultVNI, Local: end.local, Remotes: []netip.Addr{end.remote}, MTU: n.Options.InnerMTU, NoUDPCsum: true,
+			VNI: dut.DefaultVNI, Local: end.local, Remotes: []netip.Addr{end.remote}, MTU: n.Options.InnerMTU, NoUDPCsum: true,
 		})
 		if err == nil && k.NoChecksum {
 			_, err = end.host.SetFeatures(EndpointName, map[string]bool{"tx-checksum-ip-generic": false})
 		}
-		if err = errors.Join(err, end.host.AddAddr(EndpointName, egressEndpoints[i])); err != nil {
+		if err = errors.Join(err, end.host.AddAddr(EndpointName, endpoints[i])); err != nil {
 			return nil, err
 		}
 	}
 	return nil, errors.Join(
-		n.between(EndpointName, egressEndpoints[0].Addr(), egressEndpoints[1].Addr()),
-		n.Gateway.Nft(ctx, "egress", egressRules),
-		SetConntrackTimeouts(n.Gateway, egressTimeouts()))
+		n.between(EndpointName, endpoints[0].Addr(), endpoints[1].Addr()),
+		n.Gateway.Nft(ctx, "egress", rules),
+		dut.SetConntrackTimeouts(n.Gateway, timeouts()))
 }
 
 // between routes what is outside from the node to the gateway, and what is inside back.
-func (n *Egress) between(name string, node, gateway netip.Addr) error {
-	return errors.Join(n.Node.AddRoute(name, egressOutside, gateway), n.Gateway.AddRoute(name, egressInside, node))
+func (n *Network) between(name string, node, gateway netip.Addr) error {
+	return errors.Join(n.Node.AddRoute(name, outside, gateway), n.Gateway.AddRoute(name, inside, node))
 }
 
-// egressRules track what is translated and nothing else: neither the tunnel's own packets
+// rules track what is translated and nothing else: neither the tunnel's own packets
 // nor what is only routed pays for it.
-const egressRules = `table ip egress {
+const rules = `table ip egress {
 	chain tracked {
 		type filter hook prerouting priority raw;
 		ip daddr 203.0.113.10 accept
