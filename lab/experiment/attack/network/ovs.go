@@ -1,4 +1,4 @@
-package dut
+package network
 
 import (
 	"context"
@@ -9,25 +9,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// AttackOVS is Open vSwitch's userspace datapath with the port security and connection tracking
+// OVS is Open vSwitch's userspace datapath with the port security and connection tracking
 // that OVN and Neutron write as flows: a VLAN for each segment, a tracker's zone likewise, meters for
 // broadcast and multicast, BFD in the tunnels. It has no router.
-type AttackOVS struct{}
+type OVS struct{}
 
 // Describe is one line for reports.
-func (AttackOVS) Describe() string {
+func (OVS) Describe() string {
 	return "Open vSwitch, userspace datapath; flows of port security, ct zones and meters"
 }
 
 // Routes is false.
-func (AttackOVS) Routes() bool { return false }
+func (OVS) Routes() bool { return false }
 
 // Up starts a switch on each host.
-func (o AttackOVS) Up(ctx context.Context, n *Attack) (func(context.Context) error, error) {
-	var running []*OpenVSwitch
+func (o OVS) Up(ctx context.Context, n *Network) (func(context.Context) error, error) {
+	var running []*dut.OpenVSwitch
 	stop := func(ctx context.Context) error {
 		var errs []error
 		for _, v := range running {
@@ -36,7 +37,7 @@ func (o AttackOVS) Up(ctx context.Context, n *Attack) (func(context.Context) err
 		return errors.Join(errs...)
 	}
 	for i, h := range []*topo.Host{n.A, n.B} {
-		v, err := StartOVS(ctx, h)
+		v, err := dut.StartOVS(ctx, h)
 		if err != nil {
 			return stop, err
 		}
@@ -60,27 +61,27 @@ func (o AttackOVS) Up(ctx context.Context, n *Attack) (func(context.Context) err
 }
 
 // host makes bridges, ports, meters and flows.
-func (o AttackOVS) host(ctx context.Context, n *Attack, v *OpenVSwitch, own int) error {
+func (o OVS) host(ctx context.Context, n *Network, v *dut.OpenVSwitch, own int) error {
 	local, remote := topo.UnderlayAddr(own, 4), topo.UnderlayAddr(3-own, 4)
 	mac, err := v.Host.MAC(topo.UnderlayName)
 	if err != nil {
 		return err
 	}
 	args := []string{
-		"--", "add-br", OVSUnderlayBridge, "--", "set", "bridge", OVSUnderlayBridge, "datapath_type=netdev", "other_config:hwaddr=" + fmt.Sprintf("%q", mac.String()),
-		"--", "add-port", OVSUnderlayBridge, topo.UnderlayName,
-		"--", "set", "interface", OVSUnderlayBridge, "mtu_request=1500",
-		"--", "add-br", OVSOverlayBridge, "--", "set", "bridge", OVSOverlayBridge, "datapath_type=netdev", "protocols=OpenFlow10,OpenFlow13",
+		"--", "add-br", dut.OVSUnderlayBridge, "--", "set", "bridge", dut.OVSUnderlayBridge, "datapath_type=netdev", "other_config:hwaddr=" + fmt.Sprintf("%q", mac.String()),
+		"--", "add-port", dut.OVSUnderlayBridge, topo.UnderlayName,
+		"--", "set", "interface", dut.OVSUnderlayBridge, "mtu_request=1500",
+		"--", "add-br", dut.OVSOverlayBridge, "--", "set", "bridge", dut.OVSOverlayBridge, "datapath_type=netdev", "protocols=OpenFlow10,OpenFlow13",
 		fmt.Sprintf("other_config:mac-aging-time=%d", int(n.Options.Ageing/time.Second)),
-		"--", "set", "interface", OVSOverlayBridge, "mtu_request=1450",
+		"--", "set", "interface", dut.OVSOverlayBridge, "mtu_request=1450",
 	}
 	for _, g := range n.Behind(v.Host) {
-		args = append(args, "--", "add-port", OVSOverlayBridge, g.Port, fmt.Sprintf("tag=%d", g.Segment+1))
+		args = append(args, "--", "add-port", dut.OVSOverlayBridge, g.Port, fmt.Sprintf("tag=%d", g.Segment+1))
 	}
-	for i, segment := range attackSegments() {
-		args = append(args, "--", "add-port", OVSOverlayBridge, "vx-"+segment, fmt.Sprintf("tag=%d", i+1),
-			"--", "set", "interface", "vx-"+segment, "type=vxlan", fmt.Sprintf("options:key=%d", AttackVNI(i)),
-			OVSAddress("local_ip", local), OVSAddress("remote_ip", remote), "bfd:enable=true")
+	for i, segment := range segments() {
+		args = append(args, "--", "add-port", dut.OVSOverlayBridge, "vx-"+segment, fmt.Sprintf("tag=%d", i+1),
+			"--", "set", "interface", "vx-"+segment, "type=vxlan", fmt.Sprintf("options:key=%d", VNI(i)),
+			dut.OVSAddress("local_ip", local), dut.OVSAddress("remote_ip", remote), "bfd:enable=true")
 	}
 	if err := v.VSCtl(ctx, args...); err != nil {
 		return err
@@ -96,10 +97,10 @@ func (o AttackOVS) host(ctx context.Context, n *Attack, v *OpenVSwitch, own int)
 }
 
 // secure writes the flows, as one bundle, and before that the meters that they refer to.
-func (o AttackOVS) secure(ctx context.Context, n *Attack, v *OpenVSwitch) error {
+func (o OVS) secure(ctx context.Context, n *Network, v *dut.OpenVSwitch) error {
 	for i := range 2 * len(n.Behind(v.Host)) {
 		meter := fmt.Sprintf("meter=%d,pktps,burst,bands=type=drop,rate=%d,burst_size=200", i+1, [2]int{StormBroadcast, StormMulticast}[i%2])
-		if err := v.Run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "add-meter", OVSOverlayBridge, meter); err != nil {
+		if err := v.Run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "add-meter", dut.OVSOverlayBridge, meter); err != nil {
 			return err
 		}
 	}
@@ -107,11 +108,11 @@ func (o AttackOVS) secure(ctx context.Context, n *Attack, v *OpenVSwitch) error 
 	if err := os.WriteFile(file, []byte(o.Flows(n, v.Host)), 0o644); err != nil {
 		return err
 	}
-	return v.Run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "--timeout=60", "replace-flows", OVSOverlayBridge, file)
+	return v.Run(ctx, "ovs-ofctl", "-O", "OpenFlow13", "--timeout=60", "replace-flows", dut.OVSOverlayBridge, file)
 }
 
 // Tables of the flows.
-const attackOVSTables = `table=1,priority=0,actions=goto_table:2
+const ovsTables = `table=1,priority=0,actions=goto_table:2
 table=2,priority=30,arp,actions=NORMAL
 table=2,priority=20,ip,actions=ct(zone=NXM_NX_REG0[0..15],table=3)
 table=2,priority=20,ipv6,actions=ct(zone=NXM_NX_REG0[0..15],table=3)
@@ -126,13 +127,13 @@ table=0,priority=0,actions=drop
 `
 
 // Flows are those of a host: table 0 is port security, 1 limits, 2 and 3 track.
-func (AttackOVS) Flows(n *Attack, h *topo.Host) string {
+func (OVS) Flows(n *Network, h *topo.Host) string {
 	var b strings.Builder
-	b.WriteString(attackOVSTables)
+	b.WriteString(ovsTables)
 	for kind := 133; kind <= 136; kind++ {
 		fmt.Fprintf(&b, "table=2,priority=30,icmp6,icmp_type=%d,actions=NORMAL\n", kind)
 	}
-	for i, segment := range attackSegments() {
+	for i, segment := range segments() {
 		fmt.Fprintf(&b, "table=0,priority=70,in_port=vx-%s,actions=load:%d->NXM_NX_REG0[],goto_table:2\n", segment, i+1)
 	}
 	for i, g := range n.Behind(h) {
@@ -144,7 +145,7 @@ func (AttackOVS) Flows(n *Attack, h *topo.Host) string {
 }
 
 // ovsPort writes what the guest of a port may send.
-func ovsPort(b *strings.Builder, g *AttackGuest) {
+func ovsPort(b *strings.Builder, g *Guest) {
 	flow := func(priority int, match, actions string) {
 		fmt.Fprintf(b, "table=0,priority=%d,in_port=%s%s,actions=%s\n", priority, g.Port, match, actions)
 	}

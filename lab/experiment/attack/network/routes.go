@@ -1,4 +1,4 @@
-package dut
+package network
 
 import (
 	"context"
@@ -8,16 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
 // RouteFlood has the stranger tell both hosts by EVPN of so many MAC addresses of the red segment, by
 // FRR from a bridge that has them all. It returns when the sessions stand; what ends it withdraws all.
-func (n *Attack) RouteFlood(ctx context.Context, routes int) (stop func(context.Context) error, err error) {
+func (n *Network) RouteFlood(ctx context.Context, routes int) (stop func(context.Context) error, err error) {
 	if err := n.crowd(ctx, routes); err != nil {
 		return nil, err
 	}
-	f, err := StartFRR(ctx, n.Stranger, FRRConfig{BGP: attackBGP(AttackStranger, 1, 2)})
+	f, err := dut.StartFRR(ctx, n.Stranger, dut.FRRConfig{BGP: bgpConfig(Stranger, 1, 2)})
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func (n *Attack) RouteFlood(ctx context.Context, routes int) (stop func(context.
 }
 
 // crowd makes the stranger a bridge with so many static MAC addresses, once.
-func (n *Attack) crowd(ctx context.Context, routes int) error {
+func (n *Network) crowd(ctx context.Context, routes int) error {
 	h := n.Stranger
 	if _, err := h.Index("crowd"); err == nil {
 		return nil
@@ -36,7 +37,7 @@ func (n *Attack) crowd(ctx context.Context, routes int) error {
 	if err := n.Lab.Link(ctx, topo.LinkEnd{Host: h, Name: "crowd"}, topo.LinkEnd{Host: h, Name: "crowd-end"}, 1450); err != nil {
 		return err
 	}
-	if err := h.VXLAN(ctx, "vx-red", topo.VXLAN{VNI: AttackVNI(0), Local: topo.UnderlayAddr(AttackStranger, 4), MTU: 1450, NoLearning: true}); err != nil {
+	if err := h.VXLAN(ctx, "vx-red", topo.VXLAN{VNI: VNI(0), Local: topo.UnderlayAddr(Stranger, 4), MTU: 1450, NoLearning: true}); err != nil {
 		return err
 	}
 	if err := h.Bridge(ctx, "br-red", 1450, "crowd", "vx-red"); err != nil {
@@ -54,13 +55,13 @@ func (n *Attack) crowd(ctx context.Context, routes int) error {
 	return err
 }
 
-// attackBGP is the configuration of FRR's bgpd of a speaker by its number, with neighbours by theirs.
-func attackBGP(own int, peers ...int) string {
+// bgpConfig is the configuration of FRR's bgpd of a speaker by its number, with neighbours by theirs.
+func bgpConfig(own int, peers ...int) string {
 	var b, family strings.Builder
-	fmt.Fprintf(&b, "router bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n timers bgp 3 9\n", AS, topo.UnderlayAddr(own, 4))
+	fmt.Fprintf(&b, "router bgp %d\n bgp router-id %s\n no bgp default ipv4-unicast\n timers bgp 3 9\n", dut.AS, topo.UnderlayAddr(own, 4))
 	for _, number := range peers {
 		peer := topo.UnderlayAddr(number, 4)
-		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", peer, AS, peer)
+		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", peer, dut.AS, peer)
 		fmt.Fprintf(&family, "  neighbor %s activate\n", peer)
 	}
 	return b.String() + " address-family l2vpn evpn\n" + family.String() + "  advertise-all-vni\n"

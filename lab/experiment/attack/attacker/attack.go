@@ -1,7 +1,7 @@
 // Package attacker is the attacks of selvage lab attack: what each sends, from where, and what of it must
 // not arrive where.
 //
-// Its one invariant: traffic leaves from interfaces of a dut.Attack alone, at a bounded rate and
+// Its one invariant: traffic leaves from interfaces of a network.Network alone, at a bounded rate and
 // number, and what crossed is counted at the victims' interfaces, never by what is attacked. Do not
 // use it outside of a lab.
 package attacker
@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -102,7 +102,7 @@ type Watch struct {
 }
 
 // Watch opens the taps of an attack.
-func (a Attack) Watch(n *dut.Attack) (*Watch, error) {
+func (a Attack) Watch(n *network.Network) (*Watch, error) {
 	w := &Watch{}
 	for _, at := range a.crossed(newTestbed(n)) {
 		for _, role := range at.roles {
@@ -119,7 +119,7 @@ func (a Attack) Watch(n *dut.Attack) (*Watch, error) {
 }
 
 // place is the interface of a role.
-func place(n *dut.Attack, role string) (*topo.Host, string) {
+func place(n *network.Network, role string) (*topo.Host, string) {
 	switch role {
 	case roleStranger:
 		return n.Stranger, topo.UnderlayName
@@ -151,8 +151,8 @@ func (w *Watch) Close() {
 }
 
 // Start begins an attack that sends frames, from a core.
-func (a Attack) Start(ctx context.Context, n *dut.Attack, core int) (*Sender, error) {
-	for _, role := range []string{dut.RoleAttacker, dut.RoleLoose} { // else what they say to each other is flooded at first
+func (a Attack) Start(ctx context.Context, n *network.Network, core int) (*Sender, error) {
+	for _, role := range []string{network.RoleAttacker, network.RoleLoose} { // else what they say to each other is flooded at first
 		if err := once(n.Guest(role), ether(broadcast(), n.Guest(role).MAC, etherExperiment, nil)); err != nil {
 			return nil, err
 		}

@@ -5,12 +5,12 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 	"github.com/selvage/selvage/lab/topo"
 )
 
 // by sends what a function makes.
-func by(g *dut.AttackGuest, frame func(i int) []byte) []stream {
+func by(g *network.Guest, frame func(i int) []byte) []stream {
 	return []stream{{host: g.Host, name: topo.EndName, frame: frame}}
 }
 
@@ -21,7 +21,7 @@ func cycle(frames ...[]byte) func(int) []byte {
 
 // macFlood talks to a guest that the bridges know, so each MAC address crosses the tunnel too.
 func macFlood(b testbed) []stream {
-	frame := ether(b.same2.MAC, dut.AttackMAC(0), etherExperiment, nil)
+	frame := ether(b.same2.MAC, network.MAC(0), etherExperiment, nil)
 	return by(b.loose, func(i int) []byte {
 		binary.BigEndian.PutUint32(frame[8:], uint32(i))
 		return frame
@@ -34,13 +34,13 @@ func spoof(b testbed) []stream {
 	own, all := b.attacker.MAC, netip.MustParseAddr("ff02::1")
 	group := net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 	var frames [][]byte
-	for _, victim := range []netip.Addr{b.same2.V4, dut.AttackGateway(0, 4).Addr()} {
+	for _, victim := range []netip.Addr{b.same2.V4, network.Gateway(0, 4).Addr()} {
 		direct := arp(b.same1.MAC, own, 2, own, victim, b.same1.MAC, b.same1.V4)
 		frames = append(frames, direct, arp(broadcast(), own, 2, own, victim, broadcast(), victim),
 			arp(broadcast(), own, 1, own, victim, make(net.HardwareAddr, 6), b.same1.V4), tagged(direct, [2]uint16{etherVLAN, 0}, [2]uint16{etherVLAN, 0}))
 	}
 	local := netip.MustParseAddr("fe80::4a7:ff:fe00:42")
-	for _, victim := range []netip.Addr{b.same2.V6, dut.AttackGateway(0, 6).Addr()} {
+	for _, victim := range []netip.Addr{b.same2.V6, network.Gateway(0, 6).Addr()} {
 		rest := append(append([]byte{0x20, 0, 0, 0}, victim.AsSlice()...), linkLayer(2, own)...)
 		for _, to := range []struct {
 			ip  netip.Addr
@@ -107,7 +107,7 @@ func hop(b testbed) []stream {
 	var frames [][]byte
 	for _, dst := range []net.HardwareAddr{broadcast(), b.same1.MAC, b.other1.MAC} {
 		plain := ether(dst, net.HardwareAddr{6, 0xa7, 5, 0, 0, 0}, etherExperiment, nil)
-		for _, vlan := range []uint16{1, 2, uint16(dut.AttackVNI(1))} {
+		for _, vlan := range []uint16{1, 2, uint16(network.VNI(1))} {
 			frames = append(frames, tagged(plain, [2]uint16{etherVLAN, vlan}), tagged(plain, [2]uint16{etherVLAN, 1}, [2]uint16{etherVLAN, vlan}),
 				tagged(plain, [2]uint16{etherVLAN, 0}, [2]uint16{etherVLAN, vlan}), tagged(plain, [2]uint16{etherQinQ, vlan}))
 		}
@@ -135,11 +135,11 @@ func tunnelInTunnel(b testbed) []stream {
 	var frames [][]byte
 	for segment := range 2 {
 		for _, inner := range forgedInner(b, segment) {
-			payload := udp(50_000, portVXLAN, vxlan(dut.AttackVNI(segment), inner))
+			payload := udp(50_000, portVXLAN, vxlan(network.VNI(segment), inner))
 			for number := 1; number <= 2; number++ {
-				for _, src := range []netip.Addr{b.loose.V4, dut.AttackTEP(3-number, 4)} {
-					packet := ipv4(header4{src: src, dst: dut.AttackTEP(number, 4), proto: protoUDP}, payload)
-					frames = append(frames, ether(dut.AttackGatewayMAC(), b.loose.MAC, etherIPv4, packet))
+				for _, src := range []netip.Addr{b.loose.V4, network.TEP(3-number, 4)} {
+					packet := ipv4(header4{src: src, dst: network.TEP(number, 4), proto: protoUDP}, payload)
+					frames = append(frames, ether(network.GatewayMAC(), b.loose.MAC, etherIPv4, packet))
 				}
 			}
 		}
@@ -149,7 +149,7 @@ func tunnelInTunnel(b testbed) []stream {
 
 // fromStranger are frames of the underlay to host A (1) or B (2).
 func (b testbed) fromStranger(number int, kind uint16, packet []byte) []byte {
-	return ether(net.HardwareAddr{2, 0, 0, 0, 2, byte(number)}, net.HardwareAddr{2, 0, 0, 0, 2, dut.AttackStranger}, kind, packet)
+	return ether(net.HardwareAddr{2, 0, 0, 0, 2, byte(number)}, net.HardwareAddr{2, 0, 0, 0, 2, network.Stranger}, kind, packet)
 }
 
 func (b testbed) stranger(frame func(int) []byte) []stream {
@@ -162,12 +162,12 @@ func forgedTEP(b testbed) []stream {
 	var frames [][]byte
 	for segment := range 2 {
 		for _, inner := range forgedInner(b, segment) {
-			payload := vxlan(dut.AttackVNI(segment), inner)
+			payload := vxlan(network.VNI(segment), inner)
 			for number := 1; number <= 2; number++ {
 				datagram := udp(50_001, portVXLAN, payload)
 				frames = append(frames, b.fromStranger(number, etherIPv4,
-					ipv4(header4{src: dut.AttackTEP(dut.AttackStranger, 4), dst: dut.AttackTEP(number, 4), proto: protoUDP}, datagram)))
-				src, dst := netip.AddrFrom16(dut.AttackTEP(3-number, 4).As16()), netip.AddrFrom16(dut.AttackTEP(number, 4).As16())
+					ipv4(header4{src: network.TEP(network.Stranger, 4), dst: network.TEP(number, 4), proto: protoUDP}, datagram)))
+				src, dst := netip.AddrFrom16(network.TEP(3-number, 4).As16()), netip.AddrFrom16(network.TEP(number, 4).As16())
 				sum := summed(src, dst, protoUDP, 6, udp(50_001, portVXLAN, payload))
 				frames = append(frames, b.fromStranger(number, etherIPv6, ipv6(src, dst, protoUDP, 64, sum)))
 			}
@@ -180,12 +180,12 @@ func forgedTEP(b testbed) []stream {
 func forgedICMP(b testbed) []stream {
 	var frames [][]byte
 	for number := 1; number <= 2; number++ {
-		own, remote := dut.AttackTEP(number, 4), dut.AttackTEP(3-number, 4)
-		for _, guests := range [][2]*dut.AttackGuest{{b.same1, b.same2}, {b.other1, b.other2}} {
+		own, remote := network.TEP(number, 4), network.TEP(3-number, 4)
+		for _, guests := range [][2]*network.Guest{{b.same1, b.same2}, {b.other1, b.other2}} {
 			inner := ether(guests[1].MAC, guests[0].MAC, etherIPv4, ipv4(header4{src: guests[0].V4, dst: guests[1].V4, proto: protoTCP}, make([]byte, 20)))
-			quoted := ipv4(header4{src: own, dst: remote, proto: protoUDP, fragment: 0x4000}, udp(50_002, portVXLAN, vxlan(dut.AttackVNI(guests[0].Segment), inner)))
+			quoted := ipv4(header4{src: own, dst: remote, proto: protoUDP, fragment: 0x4000}, udp(50_002, portVXLAN, vxlan(network.VNI(guests[0].Segment), inner)))
 			for _, mtu := range []byte{0x40, 0x28} { // 576 and 552 bytes
-				packet := ipv4(header4{src: dut.AttackTEP(dut.AttackStranger, 4), dst: own, proto: protoICMP}, icmp4(3, 4, append([]byte{0, 0, 2, mtu}, quoted...)))
+				packet := ipv4(header4{src: network.TEP(network.Stranger, 4), dst: own, proto: protoICMP}, icmp4(3, 4, append([]byte{0, 0, 2, mtu}, quoted...)))
 				frames = append(frames, b.fromStranger(number, etherIPv4, packet))
 			}
 		}
@@ -209,12 +209,12 @@ func forgedBFD(b testbed) []stream {
 			message := append([]byte{1<<5 | 7, state << 6, 3, 24, 0, 0, 0xa7, 0x7a}, make([]byte, 16)...)
 			binary.BigEndian.PutUint32(message[12:], 1_000_000)
 			binary.BigEndian.PutUint32(message[16:], 1_000_000)
-			for _, src := range []netip.Addr{dut.AttackTEP(3-number, 4), dut.AttackTEP(dut.AttackStranger, 4)} {
-				h := header4{src: src, dst: dut.AttackTEP(number, 4), proto: protoUDP, ttl: 255}
+			for _, src := range []netip.Addr{network.TEP(3-number, 4), network.TEP(network.Stranger, 4)} {
+				h := header4{src: src, dst: network.TEP(number, 4), proto: protoUDP, ttl: 255}
 				frames = append(frames, b.fromStranger(number, etherIPv4, ipv4(h, udp(49_152, portBFD, message))))
-				inside := ether(net.HardwareAddr{0, 0x23, 0x20, 0, 0, 1}, dut.AttackMAC(9), etherIPv4,
+				inside := ether(net.HardwareAddr{0, 0x23, 0x20, 0, 0, 1}, network.MAC(9), etherIPv4,
 					ipv4(header4{src: netip.MustParseAddr("169.254.1.0"), dst: netip.MustParseAddr("169.254.1.1"), proto: protoUDP, ttl: 255}, udp(49_152, portBFD, message)))
-				frames = append(frames, b.fromStranger(number, etherIPv4, ipv4(h, udp(50_003, portVXLAN, vxlan(dut.AttackVNI(0), inside)))))
+				frames = append(frames, b.fromStranger(number, etherIPv4, ipv4(h, udp(50_003, portVXLAN, vxlan(network.VNI(0), inside)))))
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func forgedBFD(b testbed) []stream {
 
 // toStranger are UDP packets to a port of the stranger.
 func toStranger(port uint32) clause {
-	addr := dut.AttackTEP(dut.AttackStranger, 4).As4()
+	addr := network.TEP(network.Stranger, 4).As4()
 	return clause{field(12, 2, etherIPv4), field(23, 1, protoUDP), field(30, 4, binary.BigEndian.Uint32(addr[:])), field(36, 2, port)}
 }
 
@@ -249,7 +249,7 @@ func synFlood(b testbed) []stream {
 // dialogues are questions and their answers, between two guests of whom the one asks from ever new
 // ports.
 func dialogues(b testbed) []stream {
-	frame := func(from, to *dut.AttackGuest, sport, dport uint16) []byte {
+	frame := func(from, to *network.Guest, sport, dport uint16) []byte {
 		return ether(to.MAC, from.MAC, etherIPv4, ipv4(header4{src: from.V4, dst: to.V4, proto: protoUDP}, udp(sport, dport, []byte("question or answer"))))
 	}
 	port := func(i int) (asks, answers uint16) { return uint16(1024 + i%60_000), uint16(53 + i/60_000) }
@@ -284,7 +284,7 @@ func orphans() clause {
 
 // throughNAT opens connections to what is outside, of UDP and TCP.
 func throughNAT(b testbed) []stream {
-	to := dut.AttackOutside(0)
+	to := network.Outside(0)
 	return by(b.attacker, func(i int) []byte {
 		sport, dport := uint16(1024+i/2%60_000), uint16(20_000+i/120_000)
 		h := header4{src: b.attacker.V4, dst: to, proto: protoUDP}
@@ -292,7 +292,7 @@ func throughNAT(b testbed) []stream {
 		if i%2 == 1 {
 			h.proto, payload = protoTCP, syn(b.attacker.V4, to, sport, dport)
 		}
-		return ether(dut.AttackGatewayMAC(), b.attacker.MAC, etherIPv4, ipv4(h, payload))
+		return ether(network.GatewayMAC(), b.attacker.MAC, etherIPv4, ipv4(h, payload))
 	})
 }
 
@@ -308,7 +308,7 @@ func storm(b testbed) []stream {
 func expiring(b testbed) []stream {
 	own, far := b.attacker, b.other1
 	return by(own, cycle(
-		ether(dut.AttackGatewayMAC(), own.MAC, etherIPv4, ipv4(header4{src: own.V4, dst: dut.AttackOutside(0), proto: protoUDP, ttl: 1}, udp(33_434, 33_434, nil))),
-		ether(dut.AttackGatewayMAC(), own.MAC, etherIPv4, ipv4(header4{src: own.V4, dst: far.V4, proto: protoUDP, ttl: 1}, udp(33_434, 33_434, nil))),
-		ether(dut.AttackGatewayMAC(), own.MAC, etherIPv6, ipv6(own.V6, far.V6, protoUDP, 1, summed(own.V6, far.V6, protoUDP, 6, udp(33_434, 33_434, []byte("far")))))))
+		ether(network.GatewayMAC(), own.MAC, etherIPv4, ipv4(header4{src: own.V4, dst: network.Outside(0), proto: protoUDP, ttl: 1}, udp(33_434, 33_434, nil))),
+		ether(network.GatewayMAC(), own.MAC, etherIPv4, ipv4(header4{src: own.V4, dst: far.V4, proto: protoUDP, ttl: 1}, udp(33_434, 33_434, nil))),
+		ether(network.GatewayMAC(), own.MAC, etherIPv6, ipv6(own.V6, far.V6, protoUDP, 1, summed(own.V6, far.V6, protoUDP, 6, udp(33_434, 33_434, []byte("far")))))))
 }

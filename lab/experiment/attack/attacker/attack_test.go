@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/net/bpf"
 
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 )
 
 // sees says whether a filter of these clauses passes a frame, by another interpreter than the kernel's.
@@ -36,7 +36,7 @@ func sees(t *testing.T, clauses []clause, frame []byte) bool {
 func delivered(t *testing.T, a Attack, b testbed) (frames [][]byte) {
 	t.Helper()
 	if a.Routes {
-		return [][]byte{b.fromStranger(1, etherIPv4, ipv4(header4{src: dut.AttackTEP(1, 4), dst: dut.AttackTEP(dut.AttackStranger, 4), proto: protoUDP}, udp(1, portVXLAN, nil)))}
+		return [][]byte{b.fromStranger(1, etherIPv4, ipv4(header4{src: network.TEP(1, 4), dst: network.TEP(network.Stranger, 4), proto: protoUDP}, udp(1, portVXLAN, nil)))}
 	}
 	for i := range 64 {
 		for _, from := range a.streams(b) {
@@ -60,7 +60,7 @@ func delivered(t *testing.T, a Attack, b testbed) (frames [][]byte) {
 // Captures that see nothing prove nothing: each sees the attack that it is for, and nothing of what
 // honest guests say.
 func TestCapturesSeeTheAttack(t *testing.T) {
-	b := newTestbed(dut.AttackOnPaper())
+	b := newTestbed(network.OnPaper())
 	honest := [][]byte{
 		ether(b.same2.MAC, b.same1.MAC, etherIPv4, honestIPv4(ipv4(header4{src: b.same1.V4, dst: b.same2.V4, proto: protoTCP}, make([]byte, 20)))),
 		arp(broadcast(), b.same1.MAC, 1, b.same1.MAC, b.same1.V4, make([]byte, 6), b.same2.V4),
@@ -75,7 +75,7 @@ func TestCapturesSeeTheAttack(t *testing.T) {
 				}
 			}
 			for i, frame := range honest {
-				toAttackers := slices.Contains(at.roles, dut.RoleAttacker) // who must see no honest unicast
+				toAttackers := slices.Contains(at.roles, network.RoleAttacker) // who must see no honest unicast
 				if i == 2 && a.Name != "arp-nd-spoof" || toAttackers {
 					continue
 				}
@@ -98,7 +98,7 @@ func honestIPv4(packet []byte) []byte {
 
 // Unicast between honest guests is seen where an attacker gets it.
 func TestLeakedUnicast(t *testing.T) {
-	b := newTestbed(dut.AttackOnPaper())
+	b := newTestbed(network.OnPaper())
 	frame := ether(b.same2.MAC, b.same1.MAC, etherExperiment, nil)
 	if !sees(t, toHonest(0), frame) || sees(t, toHonest(1), frame) || sees(t, toHonest(0), ether(broadcast(), b.same1.MAC, etherExperiment, nil)) {
 		t.Error("toHonest is not what it says")
@@ -107,7 +107,7 @@ func TestLeakedUnicast(t *testing.T) {
 
 // Frames are of the least size, checksums hold, and no two floods repeat within a run.
 func TestFrames(t *testing.T) {
-	b := newTestbed(dut.AttackOnPaper())
+	b := newTestbed(network.OnPaper())
 	for _, a := range All() {
 		if a.Routes {
 			continue

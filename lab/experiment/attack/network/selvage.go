@@ -1,4 +1,4 @@
-package dut
+package network
 
 import (
 	"context"
@@ -8,25 +8,26 @@ import (
 	"os"
 	"strings"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// AttackSelvage is an edge on each host with its defaults, and what the guide advises for tenants
+// Selvage is an edge on each host with its defaults, and what the guide advises for tenants
 // that do not trust each other: allowed addresses at the ports of guests, a firewall, BFD.
-type AttackSelvage struct {
+type Selvage struct {
 	Binary string // path of selvage; default: the running program
 }
 
 // Describe is one line for reports.
-func (AttackSelvage) Describe() string {
+func (Selvage) Describe() string {
 	return "Selvage edge, VXLAN; allowed addresses, firewall, BFD, defaults else"
 }
 
 // Routes is true.
-func (AttackSelvage) Routes() bool { return true }
+func (Selvage) Routes() bool { return true }
 
 // Up starts both edges.
-func (o AttackSelvage) Up(ctx context.Context, n *Attack) (func(context.Context) error, error) {
+func (o Selvage) Up(ctx context.Context, n *Network) (func(context.Context) error, error) {
 	if o.Binary == "" {
 		own, err := os.Executable()
 		if err != nil {
@@ -34,7 +35,7 @@ func (o AttackSelvage) Up(ctx context.Context, n *Attack) (func(context.Context)
 		}
 		o.Binary = own
 	}
-	var edges []*Edge
+	var edges []*dut.Edge
 	stop := func(ctx context.Context) error {
 		var errs []error
 		for _, e := range edges {
@@ -43,8 +44,8 @@ func (o AttackSelvage) Up(ctx context.Context, n *Attack) (func(context.Context)
 		return errors.Join(errs...)
 	}
 	for _, h := range []*topo.Host{n.A, n.B} {
-		name := EdgeName(h)
-		e, err := StartEdge(ctx, h, o.Binary, name, o.Config(name, n, h))
+		name := dut.EdgeName(h)
+		e, err := dut.StartEdge(ctx, h, o.Binary, name, o.Config(name, n, h))
 		if err != nil {
 			return stop, err
 		}
@@ -54,7 +55,7 @@ func (o AttackSelvage) Up(ctx context.Context, n *Attack) (func(context.Context)
 }
 
 // Config is the configuration of a host's edge in YAML.
-func (o AttackSelvage) Config(name string, n *Attack, h *topo.Host) string {
+func (o Selvage) Config(name string, n *Network, h *topo.Host) string {
 	own, remote := topo.UnderlayAddr(1, 4), topo.UnderlayAddr(2, 4)
 	if h == n.B {
 		own, remote = remote, own
@@ -64,13 +65,13 @@ func (o AttackSelvage) Config(name string, n *Attack, h *topo.Host) string {
 	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, bfd: {interval: 100ms}}\n  fdb: {ageing: %s}\n", topo.UnderlayName, own, n.Options.Ageing)
 	if n.Options.BGP {
 		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    gracefulRestart: {time: 0, stale: 0}\n    neighbours:\n    - {name: stranger, address: %q, timers: {hold: 9s, keepalive: 3s, connectRetry: 1s}}\n",
-			AS, topo.UnderlayAddr(AttackStranger, 4))
+			dut.AS, topo.UnderlayAddr(Stranger, 4))
 	}
 	b.WriteString("  segments:\n")
-	for i, segment := range attackSegments() {
-		fmt.Fprintf(&b, "  - {name: %s, vni: %d, remotes: [%q]", segment, AttackVNI(i), remote)
+	for i, segment := range segments() {
+		fmt.Fprintf(&b, "  - {name: %s, vni: %d, remotes: [%q]", segment, VNI(i), remote)
 		if h == n.A {
-			fmt.Fprintf(&b, ", gateway: {router: %s, addresses: [%q, %q]}", segment, AttackGateway(i, 4), AttackGateway(i, 6))
+			fmt.Fprintf(&b, ", gateway: {router: %s, addresses: [%q, %q]}", segment, Gateway(i, 4), Gateway(i, 6))
 		}
 		if n.Options.BGP {
 			b.WriteString(", evpn: {}")
@@ -83,8 +84,8 @@ func (o AttackSelvage) Config(name string, n *Attack, h *topo.Host) string {
 	}
 	if h == n.A {
 		b.WriteString("  routers:\n")
-		for i, segment := range attackSegments() {
-			fmt.Fprintf(&b, "  - name: %s\n    uplinks:\n    - {name: out-%s, interface: w%d, addresses: [%q], nat: {masquerade: true, required: true}}\n", segment, segment, i, attackUplinks()[i])
+		for i, segment := range segments() {
+			fmt.Fprintf(&b, "  - name: %s\n    uplinks:\n    - {name: out-%s, interface: w%d, addresses: [%q], nat: {masquerade: true, required: true}}\n", segment, segment, i, uplinks()[i])
 		}
 	}
 	if !n.Options.Bare {
@@ -93,8 +94,8 @@ func (o AttackSelvage) Config(name string, n *Attack, h *topo.Host) string {
 	return b.String()
 }
 
-func (AttackSelvage) port(b *strings.Builder, n *Attack, g *AttackGuest) {
-	fmt.Fprintf(b, "  - {name: %s, interface: %s, segment: %s", g.Name, g.Port, attackSegments()[g.Segment])
+func (Selvage) port(b *strings.Builder, n *Network, g *Guest) {
+	fmt.Fprintf(b, "  - {name: %s, interface: %s, segment: %s", g.Name, g.Port, segments()[g.Segment])
 	if g.Guarded && !n.Options.Bare {
 		addresses := make([]string, 0, 2)
 		for _, a := range []netip.Addr{g.V4, g.V6} {

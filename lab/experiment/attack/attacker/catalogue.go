@@ -3,7 +3,7 @@ package attacker
 import (
 	"slices"
 
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 )
 
 // All are the attacks, from those of the link to those of the control plane.
@@ -19,7 +19,7 @@ func linkAttacks() []Attack {
 			streams: macFlood, crossed: func(b testbed) []watched {
 				leaked := append(toHonest(0), clause{field(0, 4, 0x02000000), field(4, 1, 1)})
 				return []watched{{roles: b.attackers(), clauses: leaked}, {roles: b.others(), clauses: []clause{attackMAC()}},
-					{roles: []string{dut.RoleBystander}, clauses: toHonest(1)}}
+					{roles: []string{network.RoleBystander}, clauses: toHonest(1)}}
 			},
 		},
 		{Name: "arp-nd-spoof", Title: "ARP and ND in the names of others", From: FromGuarded, Rate: 2000, Most: 20_000, streams: spoof, crossed: spoofed},
@@ -88,11 +88,11 @@ func rateAttacks() []Attack {
 		{
 			Name: "bum-storm", Title: "Broadcast, multicast, unknown unicast", From: FromUnguarded, Rate: 60_000, Most: 600_000, streams: storm,
 			crossed: func(b testbed) []watched {
-				own := []string{dut.RoleSame1, dut.RoleSame2}
+				own := []string{network.RoleSame1, network.RoleSame2}
 				return []watched{
-					{own, []clause{append(attackMAC(), field(0, 4, 0xffffffff))}, dut.StormBroadcast},
-					{own, []clause{append(attackMAC(), field(0, 4, 0x01005e01))}, dut.StormMulticast},
-					{own, []clause{append(attackMAC(), field(0, 4, 0x02ee0000))}, dut.StormUnknown},
+					{own, []clause{append(attackMAC(), field(0, 4, 0xffffffff))}, network.StormBroadcast},
+					{own, []clause{append(attackMAC(), field(0, 4, 0x01005e01))}, network.StormMulticast},
+					{own, []clause{append(attackMAC(), field(0, 4, 0x02ee0000))}, network.StormUnknown},
 					{roles: b.others(), clauses: []clause{attackMAC()}},
 				}
 			},
@@ -114,23 +114,23 @@ func rateAttacks() []Attack {
 
 // testbed is one as attacks see it.
 type testbed struct {
-	*dut.Attack
-	attacker, loose, same1, same2, other1, other2 *dut.AttackGuest
+	*network.Network
+	attacker, loose, same1, same2, other1, other2 *network.Guest
 }
 
-func newTestbed(n *dut.Attack) testbed {
+func newTestbed(n *network.Network) testbed {
 	return testbed{
-		n, n.Guest(dut.RoleAttacker), n.Guest(dut.RoleLoose), n.Guest(dut.RoleSame1), n.Guest(dut.RoleSame2),
-		n.Guest(dut.RoleOther1), n.Guest(dut.RoleOther2),
+		n, n.Guest(network.RoleAttacker), n.Guest(network.RoleLoose), n.Guest(network.RoleSame1), n.Guest(network.RoleSame2),
+		n.Guest(network.RoleOther1), n.Guest(network.RoleOther2),
 	}
 }
 
-func (testbed) attackers() []string { return []string{dut.RoleAttacker, dut.RoleLoose} }
+func (testbed) attackers() []string { return []string{network.RoleAttacker, network.RoleLoose} }
 func (testbed) others() []string {
-	return []string{dut.RoleOther1, dut.RoleOther2, dut.RoleBystander}
+	return []string{network.RoleOther1, network.RoleOther2, network.RoleBystander}
 }
 func (b testbed) victims() []string {
-	return append([]string{dut.RoleSame1, dut.RoleSame2}, b.others()...)
+	return append([]string{network.RoleSame1, network.RoleSame2}, b.others()...)
 }
 
 // markedAtAll counts the attack's IP packets at every victim.

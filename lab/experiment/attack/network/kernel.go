@@ -1,4 +1,4 @@
-package dut
+package network
 
 import (
 	"context"
@@ -9,24 +9,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// AttackKernel is Linux on both hosts as a careful operator has it: a bridge and a vxlan device
+// Kernel is Linux on both hosts as a careful operator has it: a bridge and a vxlan device
 // for each segment, nftables at the bridges' ports as libvirt's filter clean-traffic has them, limits of
 // broadcast, stateful filtering by br_netfilter, and a filter of the host's own input and forwarding.
-type AttackKernel struct{}
+type Kernel struct{}
 
 // Describe is one line for reports.
-func (AttackKernel) Describe() string {
+func (Kernel) Describe() string {
 	return "Linux bridge and vxlan device; nftables at the ports and on the hosts"
 }
 
 // Routes is true.
-func (AttackKernel) Routes() bool { return true }
+func (Kernel) Routes() bool { return true }
 
 // Up makes both hosts. They go with their namespaces, but for FRR.
-func (k AttackKernel) Up(ctx context.Context, n *Attack) (func(context.Context) error, error) {
+func (k Kernel) Up(ctx context.Context, n *Network) (func(context.Context) error, error) {
 	for _, h := range []*topo.Host{n.A, n.B} {
 		if err := k.host(ctx, n, h); err != nil {
 			return nil, fmt.Errorf("%s: %w", h.Name, err)
@@ -42,12 +43,12 @@ func (k AttackKernel) Up(ctx context.Context, n *Attack) (func(context.Context) 
 }
 
 // host makes bridges, tunnels and filters.
-func (k AttackKernel) host(ctx context.Context, n *Attack, h *topo.Host) error {
+func (k Kernel) host(ctx context.Context, n *Network, h *topo.Host) error {
 	own, remote := topo.UnderlayAddr(1, 4), topo.UnderlayAddr(2, 4)
 	if h == n.B {
 		own, remote = remote, own
 	}
-	for i, segment := range attackSegments() {
+	for i, segment := range segments() {
 		ports := []string{}
 		for _, g := range n.Behind(h) {
 			if g.Segment == i {
@@ -55,7 +56,7 @@ func (k AttackKernel) host(ctx context.Context, n *Attack, h *topo.Host) error {
 			}
 		}
 		bridge, tunnel := "br-"+segment, "vx-"+segment
-		if err := h.VXLAN(ctx, tunnel, topo.VXLAN{VNI: AttackVNI(i), Local: own, Remotes: []netip.Addr{remote}, MTU: 1450, NoUDPCsum: true}); err != nil {
+		if err := h.VXLAN(ctx, tunnel, topo.VXLAN{VNI: VNI(i), Local: own, Remotes: []netip.Addr{remote}, MTU: 1450, NoUDPCsum: true}); err != nil {
 			return err
 		}
 		if err := h.Bridge(ctx, bridge, 1450, append(ports, tunnel)...); err != nil {
@@ -70,33 +71,33 @@ func (k AttackKernel) host(ctx context.Context, n *Attack, h *topo.Host) error {
 		}
 	}
 	if n.Options.Bare {
-		return h.Nft(ctx, "nat", attackNAT)
+		return h.Nft(ctx, "nat", natRules)
 	}
 	if err := h.SetBridgeNetfilter(topo.BridgeNetfilterOn); err != nil {
 		return err
 	}
-	return h.Nft(ctx, "attack", k.Rules(n, h, remote)+attackNAT)
+	return h.Nft(ctx, "attack", k.Rules(n, h, remote)+natRules)
 }
 
 // router gives host A the gateways.
-func (AttackKernel) router(n *Attack) error {
+func (Kernel) router(n *Network) error {
 	if _, err := n.A.Forward(); err != nil {
 		return err
 	}
 	var errs []error
-	for i, segment := range attackSegments() {
+	for i, segment := range segments() {
 		bridge := "br-" + segment
 		errs = append(errs,
 			n.A.SysctlSet("net/ipv6/conf/"+bridge+"/disable_ipv6", "0"),
-			n.A.SetMAC(bridge, AttackGatewayMAC()),
-			n.A.AddAddr(bridge, AttackGateway(i, 4)), n.A.AddAddr(bridge, AttackGateway(i, 6)),
-			n.A.AddAddr(fmt.Sprintf("w%d", i), attackUplinks()[i]))
+			n.A.SetMAC(bridge, GatewayMAC()),
+			n.A.AddAddr(bridge, Gateway(i, 4)), n.A.AddAddr(bridge, Gateway(i, 6)),
+			n.A.AddAddr(fmt.Sprintf("w%d", i), uplinks()[i]))
 	}
 	return errors.Join(errs...)
 }
 
-// attackNAT translates what leaves, and keeps the tunnel's own packets from the tracker.
-const attackNAT = `table ip masq {
+// natRules translates what leaves, and keeps the tunnel's own packets from the tracker.
+const natRules = `table ip masq {
 	chain raw { type filter hook prerouting priority raw; udp dport 4789 iifname "u0" notrack; }
 	chain out { type filter hook output priority raw; udp dport 4789 notrack; }
 	chain post { type nat hook postrouting priority srcnat; oifname { "w0", "w1" } masquerade; }
@@ -112,7 +113,7 @@ const (
 )
 
 // Rules are the filters of a host.
-func (k AttackKernel) Rules(n *Attack, h *topo.Host, remote netip.Addr) string {
+func (k Kernel) Rules(n *Network, h *topo.Host, remote netip.Addr) string {
 	var b strings.Builder
 	b.WriteString("table bridge ports {\n\tchain in {\n\t\ttype filter hook prerouting priority -300; policy accept;\n")
 	b.WriteString("\t\tether daddr 01:80:c2:00:00:00/44 drop\n")
@@ -147,7 +148,7 @@ func (k AttackKernel) Rules(n *Attack, h *topo.Host, remote netip.Addr) string {
 }
 
 // port writes what a port's guest may send.
-func (AttackKernel) port(b *strings.Builder, g *AttackGuest) {
+func (Kernel) port(b *strings.Builder, g *Guest) {
 	fmt.Fprintf(b, "\tchain %s {\n", g.Name)
 	for _, rule := range []string{
 		"ether type { 0x8100, 0x88a8 } drop",
@@ -181,8 +182,8 @@ func linkLocal(mac net.HardwareAddr) netip.Addr {
 }
 
 // bgp runs FRR on both hosts, with the stranger as its one neighbour.
-func (AttackKernel) bgp(ctx context.Context, n *Attack) (func(context.Context) error, error) {
-	var running []*FRR
+func (Kernel) bgp(ctx context.Context, n *Network) (func(context.Context) error, error) {
+	var running []*dut.FRR
 	stop := func(ctx context.Context) error {
 		var errs []error
 		for _, f := range running {
@@ -191,7 +192,7 @@ func (AttackKernel) bgp(ctx context.Context, n *Attack) (func(context.Context) e
 		return errors.Join(errs...)
 	}
 	for i, h := range []*topo.Host{n.A, n.B} {
-		f, err := StartFRR(ctx, h, FRRConfig{BGP: attackBGP(i+1, AttackStranger)})
+		f, err := dut.StartFRR(ctx, h, dut.FRRConfig{BGP: bgpConfig(i+1, Stranger)})
 		if err != nil {
 			return stop, err
 		}

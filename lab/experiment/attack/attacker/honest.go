@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -100,10 +100,10 @@ func (h *Held) Close() {
 
 // Newcomer says how many frames for a MAC address that a guest has just begun to use reach a third
 // guest of its segment: 0 where the bridges have learned it. Numbers make the MAC addresses.
-func Newcomer(ctx context.Context, n *dut.Attack, segment, number int) (leaked int, err error) {
-	guest, sender, third := n.Guest(dut.RoleLoose), n.Guest(dut.RoleSame2), n.Guest(dut.RoleSame1)
+func Newcomer(ctx context.Context, n *network.Network, segment, number int) (leaked int, err error) {
+	guest, sender, third := n.Guest(network.RoleLoose), n.Guest(network.RoleSame2), n.Guest(network.RoleSame1)
 	if segment == 1 {
-		guest, sender, third = n.Guest(dut.RoleBystander), n.Guest(dut.RoleOther2), n.Guest(dut.RoleOther1)
+		guest, sender, third = n.Guest(network.RoleBystander), n.Guest(network.RoleOther2), n.Guest(network.RoleOther1)
 	}
 	mac := net.HardwareAddr{2, 0xcc, byte(segment), byte(number >> 16), byte(number >> 8), byte(number)}
 	t, err := listen(third.Host, topo.EndName, []clause{{field(0, 4, 0x02cc0000|uint32(segment)<<8|uint32(number>>16)), field(4, 2, uint32(number&0xffff))}})
@@ -113,7 +113,7 @@ func Newcomer(ctx context.Context, n *dut.Attack, segment, number int) (leaked i
 	defer t.Close()
 	hello, talk := ether(broadcast(), mac, etherExperiment, nil), ether(mac, sender.MAC, etherExperiment, nil)
 	for _, from := range []struct {
-		guest *dut.AttackGuest
+		guest *network.Guest
 		frame []byte
 	}{{guest, hello}, {sender, talk}, {sender, talk}} {
 		if err := once(from.guest, from.frame); err != nil {
@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // once sends one frame of a guest.
-func once(g *dut.AttackGuest, frame []byte) error {
+func once(g *network.Guest, frame []byte) error {
 	fd, err := open(stream{host: g.Host, name: topo.EndName})
 	if err != nil {
 		return err
