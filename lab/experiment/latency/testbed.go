@@ -9,6 +9,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/latency/filter"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -98,12 +99,12 @@ func (c *Command) startPath(ctx context.Context, n *topo.TwoHosts, target string
 	case "plain":
 		return dut.Plain(ctx, n, dut.EndOptions{MTU: n.Options.InnerMTU})
 	case stats.Kernel:
-		half = func() topo.Half { return dut.FirewallKernel{KernelHalf: dut.KernelHalf{NoUDPCsum: true}} }
+		half = func() topo.Half { return filter.Kernel{KernelHalf: dut.KernelHalf{NoUDPCsum: true}} }
 	case "ovs":
-		half = func() topo.Half { return dut.NewFirewallOVS(dut.OVSOptions{}) }
+		half = func() topo.Half { return filter.NewOVS(dut.OVSOptions{}) }
 	case "selvage", timedTarget:
 		half = func() topo.Half {
-			return dut.NewFirewallSelvage(dut.SelvageOptions{Binary: c.programs.Of(target, c.SelvageBinary), Timing: target == timedTarget})
+			return filter.NewSelvage(dut.SelvageOptions{Binary: c.programs.Of(target, c.SelvageBinary), Timing: target == timedTarget})
 		}
 	default:
 		return nil, fmt.Errorf("there is no target %q", target)
@@ -129,7 +130,7 @@ func (b *policed) police(ctx context.Context, sweep []int, rules int) error {
 		b.policy = sweepPolicy(rules, index)
 	}
 	began := time.Now()
-	if err := dut.Police(ctx, b.path, b.policy); err != nil {
+	if err := filter.Police(ctx, b.path, b.policy); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, enforceTime)
@@ -188,13 +189,13 @@ func (b *policed) prove(ctx context.Context) error {
 	if b.policy == nil {
 		return b.distinguish()
 	}
-	if _, err := dut.Passed(ctx, b.path); err != nil {
+	if _, err := filter.Passed(ctx, b.path); err != nil {
 		return err
 	}
 	if err := b.distinguish(); err != nil {
 		return err
 	}
-	passed, err := dut.Passed(ctx, b.path)
+	passed, err := filter.Passed(ctx, b.path)
 	if err == nil && passed == 0 {
 		err = errors.New("a connection passed, and a firewall on its way did not count it: packets go round it")
 	}

@@ -1,4 +1,4 @@
-package dut
+package filter
 
 import (
 	"cmp"
@@ -15,35 +15,36 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// FirewallSelvage is a SelvageHalf whose edge has a firewall at every port.
-type FirewallSelvage struct {
-	SelvageHalf
+// Selvage is a SelvageHalf whose edge has a firewall at every port.
+type Selvage struct {
+	dut.SelvageHalf
 
-	edges map[*topo.Host]*Edge
+	edges map[*topo.Host]*dut.Edge
 	// opened are the connections that had begun when it was asked last.
 	opened map[*topo.Host]uint64
 }
 
-// NewFirewallSelvage returns one that is not up.
-func NewFirewallSelvage(o SelvageOptions) *FirewallSelvage {
-	f := &FirewallSelvage{edges: map[*topo.Host]*Edge{}, opened: map[*topo.Host]uint64{}}
+// NewSelvage returns one that is not up.
+func NewSelvage(o dut.SelvageOptions) *Selvage {
+	f := &Selvage{edges: map[*topo.Host]*dut.Edge{}, opened: map[*topo.Host]uint64{}}
 	started := o.Started
-	o.Started = func(h *topo.Host, e *Edge) {
+	o.Started = func(h *topo.Host, e *dut.Edge) {
 		f.edges[h] = e
 		if started != nil {
 			started(h, e)
 		}
 	}
-	f.SelvageHalf = SelvageHalf(o)
+	f.SelvageHalf = dut.SelvageHalf(o)
 	return f
 }
 
 // Police writes the edge's configuration with the policy, has it read again and waits until
 // it says that it has the policy.
-func (f *FirewallSelvage) Police(ctx context.Context, s topo.Site, policy *overlay.Firewall) error {
+func (f *Selvage) Police(ctx context.Context, s topo.Site, policy *overlay.Firewall) error {
 	e := f.edges[s.Host]
 	configuration := f.Config(e.Name, s)
 	if policy != nil {
@@ -63,7 +64,7 @@ func (f *FirewallSelvage) Police(ctx context.Context, s topo.Site, policy *overl
 	if err := e.Reload(); err != nil {
 		return err
 	}
-	return e.awaitPolicy(ctx, policy)
+	return awaitPolicy(ctx, e, policy)
 }
 
 // Patience with an edge that reads a policy: for the largest, and until a problem with its
@@ -75,13 +76,13 @@ const (
 
 // awaitPolicy waits until the edge's status has as many rules as the policy, with one for
 // its default, or no firewall.
-func (e *Edge) awaitPolicy(ctx context.Context, policy *overlay.Firewall) error {
+func awaitPolicy(ctx context.Context, e *dut.Edge, policy *overlay.Firewall) error {
 	want, began := 0, time.Now()
 	if policy != nil {
 		want = len(policy.Rules) + 1
 	}
 	for {
-		rules, problems, err := e.rules(ctx)
+		rules, problems, err := rulesOf(ctx, e)
 		if err == nil && rules == want {
 			return nil
 		}
@@ -100,8 +101,8 @@ func (e *Edge) awaitPolicy(ctx context.Context, policy *overlay.Firewall) error 
 	}
 }
 
-// rules are how many the edge has, and what it complains of.
-func (e *Edge) rules(ctx context.Context) (rules int, problems []string, err error) {
+// rulesOf are how many the edge has, and what it complains of.
+func rulesOf(ctx context.Context, e *dut.Edge) (rules int, problems []string, err error) {
 	document, err := e.Get(ctx, "/v1/status")
 	if err != nil {
 		return 0, nil, err
@@ -135,7 +136,7 @@ func EdgeFirewall(fw overlay.Firewall, file string) string {
 // Passed is the connections that the edge's firewall let begin: no other rule of a policy
 // here allows any that is measured. The rules' own counters would cost the edge seconds of a
 // core where there are 100,000.
-func (f *FirewallSelvage) Passed(ctx context.Context, s topo.Site) (uint64, error) {
+func (f *Selvage) Passed(ctx context.Context, s topo.Site) (uint64, error) {
 	document, err := f.edges[s.Host].Get(ctx, "/v1/firewall")
 	if err != nil {
 		return 0, err

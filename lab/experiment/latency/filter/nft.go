@@ -1,4 +1,4 @@
-package dut
+package filter
 
 import (
 	"errors"

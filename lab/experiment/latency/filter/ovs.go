@@ -1,4 +1,4 @@
-package dut
+package filter
 
 import (
 	"bytes"
@@ -12,27 +12,28 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// FirewallOVS is an OVSHalf with the userspace datapath's own connection tracking.
-type FirewallOVS struct {
-	OVSHalf
+// OVS is an OVSHalf with the userspace datapath's own connection tracking.
+type OVS struct {
+	dut.OVSHalf
 
-	running map[*topo.Host]*OpenVSwitch
+	running map[*topo.Host]*dut.OpenVSwitch
 	counted map[*topo.Host]uint64
 }
 
-// NewFirewallOVS returns one that is not up.
-func NewFirewallOVS(o OVSOptions) *FirewallOVS {
-	return &FirewallOVS{OVSHalf: OVSHalf(o), running: map[*topo.Host]*OpenVSwitch{}, counted: map[*topo.Host]uint64{}}
+// NewOVS returns one that is not up.
+func NewOVS(o dut.OVSOptions) *OVS {
+	return &OVS{OVSHalf: dut.OVSHalf(o), running: map[*topo.Host]*dut.OpenVSwitch{}, counted: map[*topo.Host]uint64{}}
 }
 
 // Describe is one line for reports.
-func (f *FirewallOVS) Describe() string { return f.OVSHalf.Describe() + ", ct flows" }
+func (f *OVS) Describe() string { return f.OVSHalf.Describe() + ", ct flows" }
 
 // Up starts the daemons.
-func (f *FirewallOVS) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
+func (f *OVS) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
 	v, err := f.Start(ctx, s)
 	if v == nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (f *FirewallOVS) Up(ctx context.Context, s topo.Site) (func(context.Context
 const ovsPassed = 0x5e1
 
 // Police replaces all flows of the overlay's bridge as one bundle.
-func (f *FirewallOVS) Police(ctx context.Context, s topo.Site, policy *overlay.Firewall) error {
+func (f *OVS) Police(ctx context.Context, s topo.Site, policy *overlay.Firewall) error {
 	flows := "priority=0,actions=NORMAL\n"
 	if policy != nil {
 		var err error
@@ -59,17 +60,17 @@ func (f *FirewallOVS) Police(ctx context.Context, s topo.Site, policy *overlay.F
 		return err
 	}
 	f.counted[s.Host] = 0
-	return v.Run(ctx, "ovs-ofctl", "--bundle", "--timeout=60", "replace-flows", OVSOverlayBridge, file)
+	return v.Run(ctx, "ovs-ofctl", "--bundle", "--timeout=60", "replace-flows", dut.OVSOverlayBridge, file)
 }
 
 // Passed is the packets of state "new" that the last rule of the policy let pass.
-func (f *FirewallOVS) Passed(ctx context.Context, s topo.Site) (uint64, error) {
+func (f *OVS) Passed(ctx context.Context, s topo.Site) (uint64, error) {
 	v := f.running[s.Host]
 	// The datapath's counters reach the flows when its flows are looked at.
 	if err := v.Run(ctx, "ovs-appctl", "--timeout=5", "--target="+v.Control(), "revalidator/wait"); err != nil {
 		return 0, err
 	}
-	c := v.Host.Command(ctx, "ovs-ofctl", "--timeout=5", "dump-flows", OVSOverlayBridge, fmt.Sprintf("cookie=%#x/-1", ovsPassed))
+	c := v.Host.Command(ctx, "ovs-ofctl", "--timeout=5", "dump-flows", dut.OVSOverlayBridge, fmt.Sprintf("cookie=%#x/-1", ovsPassed))
 	c.Env = v.Env
 	out, err := c.Output()
 	if err != nil {

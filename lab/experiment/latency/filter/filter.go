@@ -1,4 +1,9 @@
-package dut
+// Package filter is the firewalls that the experiment latency compares: data paths that can have a policy before
+// their guests, and the policy in the words of each.
+//
+// Its one invariant: what a firewall cannot say is an error, never left out. Do not use it to judge a policy: that is
+// internal/policy.
+package filter
 
 import (
 	"context"

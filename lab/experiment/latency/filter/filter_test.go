@@ -1,8 +1,6 @@
-package dut_test
+package filter_test
 
 import (
-	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/latency/filter"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/testlab"
 )
@@ -52,7 +51,7 @@ func threeTiers() overlay.Firewall {
 }
 
 func TestNftables(t *testing.T) {
-	text, err := dut.Nftables(threeTiers())
+	text, err := filter.Nftables(threeTiers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestNftables(t *testing.T) {
 func TestOVSFlows(t *testing.T) {
 	fw := threeTiers()
 	fw.Rules = fw.Rules[1:] // flows here know no ICMP types
-	text, err := dut.OVSFlows(fw)
+	text, err := filter.OVSFlows(fw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +101,14 @@ table=1,priority=0,actions=drop
 func TestEdgePolicy(t *testing.T) {
 	fw := threeTiers()
 	fw.Rules[0].AppliedTo = []overlay.Member{{Labels: map[string]string{"tier": "web"}}, {Port: "access"}, {Segment: "lab"}}
-	rules, err := dut.EdgePolicy(fw)
+	rules, err := filter.EdgePolicy(fw)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	name := filepath.Join(dir, "edge.yaml")
 	site := topo.Site{Local: netip.MustParseAddr("192.0.2.1"), Remote: netip.MustParseAddr("192.0.2.2"), Access: []string{"p0", "p1"}}
-	text := dut.SelvageHalf{}.Config("edge", site) + dut.EdgeFirewall(fw, "policy.json")
+	text := dut.SelvageHalf{}.Config("edge", site) + filter.EdgeFirewall(fw, "policy.json")
 	// A configuration has to have a port with the label that a rule names.
 	text = strings.Replace(text, "    - name: access\n", "    - name: access\n      labels: {tier: web}\n", 1)
 	for file, content := range map[string][]byte{name: []byte(text), filepath.Join(dir, "policy.json"): rules} {
@@ -141,39 +140,11 @@ func TestFirewallsThatCannot(t *testing.T) {
 		fw := threeTiers()
 		fw.Rules = fw.Rules[1:]
 		change(&fw)
-		_, nft := dut.Nftables(fw)
-		_, ovs := dut.OVSFlows(fw)
+		_, nft := filter.Nftables(fw)
+		_, ovs := filter.OVSFlows(fw)
 		if nft == nil || ovs == nil {
 			t.Errorf("%s: errors %v and %v", name, nft, ovs)
 		}
-	}
-}
-
-// Several pairs, behind two hosts or one, over every path that bridges.
-func TestPairs(t *testing.T) {
-	t.Parallel()
-	for _, sameHost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("same host %t", sameHost), func(t *testing.T) {
-			n := testlab.TwoHosts(t, topo.TwoHostsOptions{Pairs: 3, SameHost: sameHost})
-			for name, build := range map[string]func(context.Context) (*topo.Path, error){
-				"plain":  func(ctx context.Context) (*topo.Path, error) { return dut.Plain(ctx, n, dut.EndOptions{}) },
-				"kernel": func(ctx context.Context) (*topo.Path, error) { return dut.Kernel(ctx, n, dut.KernelOptions{}) },
-			} {
-				path, err := build(t.Context()) // which has every client reach its server
-				if err != nil {
-					t.Fatalf("%s: %v\n%s", name, err, n.Picture())
-				}
-				if err := n.Pairs[2].Server.Reach(t.Context(), n.Pairs[0].ClientAddr(6)); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if err := path.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
-	if _, err := topo.NewTwoHosts(t.Context(), testlab.New(t), topo.TwoHostsOptions{Pairs: 2, Routed: true}); err == nil {
-		t.Error("no error for two routed pairs")
 	}
 }
 
@@ -181,7 +152,7 @@ func TestPairs(t *testing.T) {
 func TestFirewallKernel(t *testing.T) {
 	t.Parallel()
 	n := testlab.TwoHosts(t, topo.TwoHostsOptions{})
-	half := dut.FirewallKernel{}
+	half := filter.Kernel{}
 	path, err := n.Build(t.Context(), half, half)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, n.Picture())
@@ -198,19 +169,19 @@ func TestFirewallKernel(t *testing.T) {
 		From: prefixes("10.0.0.0/24"), Services: []overlay.Service{service(6, overlay.PortRange{First: 20, Last: 30})},
 	}}
 	answers(23, true)
-	if err := dut.Police(t.Context(), path, &fw); err != nil {
+	if err := filter.Police(t.Context(), path, &fw); err != nil {
 		t.Fatal(err)
 	}
-	if passed, err := dut.Passed(t.Context(), path); err != nil || passed != 0 {
+	if passed, err := filter.Passed(t.Context(), path); err != nil || passed != 0 {
 		t.Errorf("%d passed before anything was sent (%v)", passed, err)
 	}
 	answers(22, true)
 	answers(23, false) // by the first rule
 	answers(99, false) // by the default
-	if passed, err := dut.Passed(t.Context(), path); err != nil || passed != 1 {
+	if passed, err := filter.Passed(t.Context(), path); err != nil || passed != 1 {
 		t.Errorf("%d passed of one (%v)", passed, err)
 	}
-	if err := dut.Police(t.Context(), path, nil); err != nil {
+	if err := filter.Police(t.Context(), path, nil); err != nil {
 		t.Fatal(err)
 	}
 	answers(23, true)
