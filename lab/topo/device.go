@@ -99,13 +99,12 @@ func (h *Host) SetMAC(name string, mac net.HardwareAddr) error {
 	return h.change("set MAC address of", name, func(dev netlink.Link) error { return h.nl.LinkSetHardwareAddr(dev, mac) })
 }
 
-// AddFDB tells a vxlan device behind which endpoint a MAC address is, and AddBridgeFDB its bridge
-// that it is behind that device; both for ever.
+// AddFDB tells a vxlan device for ever behind which endpoint a MAC address is.
 func (h *Host) AddFDB(tunnel string, mac net.HardwareAddr, remote netip.Addr) error {
 	return h.change("add MAC address to", tunnel, permanent(h.nl, netlink.NTF_SELF, mac, remote.AsSlice()))
 }
 
-// AddBridgeFDB is the bridge's half of AddFDB.
+// AddBridgeFDB tells the bridge of a port for ever that a MAC address is behind it.
 func (h *Host) AddBridgeFDB(port string, mac net.HardwareAddr) error {
 	return h.change("add MAC address to the bridge of", port, permanent(h.nl, netlink.NTF_MASTER, mac, nil))
 }

@@ -19,7 +19,7 @@ import (
 // segment between routers.
 //
 // What FRR 8.4, which Debian 12 has, cannot do: tunnel endpoints of IPv6 (as a reflector it
-// even ends the session with who announces one); keep routes of Fabric for a neighbour that
+// even ends the session with who announces one); keep routes of EVPN for a neighbour that
 // restarts, or over a restart of its own reflector, although it says so (graceful restart);
 // keep a router's MAC address in the kernel when one of several prefixes by it goes, or gets
 // a second next hop: prefixes of both families that never change, as those of networks, avoid

@@ -19,7 +19,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Options are of an Network; zero fields get their defaults.
+// Options are of a Network; zero fields get their defaults.
 type Options struct {
 	Ageing time.Duration // of learned MAC addresses; default 300 s
 	// BGP has the hosts hear EVPN routes of the stranger, where the path can.
@@ -48,7 +48,7 @@ type Network struct {
 	stops []func(context.Context) error
 }
 
-// Guest is an end system of an Network.
+// Guest is an end system of a Network.
 type Guest struct {
 	*topo.Host
 	Role    string
@@ -239,7 +239,7 @@ func (n *Network) outside(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Path is what carries an Network.
+// Path is what carries a Network.
 type Path interface {
 	// Describe is one line for reports, with the hardening.
 	Describe() string

@@ -19,13 +19,13 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Interfaces of an Network beside those of a TwoHosts.
+// Interfaces of a Network beside those of a TwoHosts.
 const (
 	OutsideName  = "w0"  // of the gateway, towards the target
 	EndpointName = "ov0" // of node and gateway, in the overlay; the kernel's is its vxlan device
 )
 
-// Options are the sizes of an Network; zero fields get their defaults.
+// Options are the sizes of a Network; zero fields get their defaults.
 type Options struct {
 	UnderlayMTU int // of the underlay and of the network outside, in bytes; default 1500
 	// InnerMTU is that of the workload and of the tunnel's own endpoints; default: what the
@@ -129,7 +129,7 @@ func (n *Network) Hosts() *topo.TwoHosts {
 	}
 }
 
-// Path is what carries packets between the ends of an Network.
+// Path is what carries packets between the ends of a Network.
 type Path interface {
 	// Describe is one line for reports.
 	Describe() string
