@@ -105,7 +105,7 @@ spec:
     enabled: %t
 `, name, topo.UnderlayName, s.Local, !o.NoFlowCache)
 	if o.Learned.IsValid() {
-		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    RouterID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", AS, RouterID(s.Local), o.Learned)
+		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", AS, RouterID(s.Local), o.Learned)
 	}
 	b.WriteString("  segments:\n")
 	home := "lab"

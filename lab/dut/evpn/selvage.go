@@ -69,7 +69,7 @@ func (o Selvage) Config(e *Edge) string {
 	if o.Liveness != "" {
 		fmt.Fprintf(&b, "    bfd: {interval: %s, multiplier: 3}\n", o.Liveness)
 	}
-	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    RouterID: %s\n    neighbours:\n", dut.AS, dut.RouterID(e.TEP))
+	fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n", dut.AS, dut.RouterID(e.TEP))
 	for _, r := range n.Reflectors {
 		fmt.Fprintf(&b, "    - {name: %s, address: %q%s}\n", r.Name, r.Addr, n.neighbourOptions())
 	}
