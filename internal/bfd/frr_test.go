@@ -10,19 +10,20 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
 // frr is FRR's bfdd on a host.
 type frr struct {
-	*topo.FRR
+	*dut.FRR
 	b *bench
 }
 
 // startFRR runs zebra, which tells bfdd of the host's interfaces, and bfdd.
 func (b *bench) startFRR(h *topo.Host, config string) *frr {
 	b.t.Helper()
-	daemons, err := h.StartFRR(b.t.Context(), topo.FRRConfig{BFD: config})
+	daemons, err := dut.StartFRR(b.t.Context(), h, dut.FRRConfig{BFD: config})
 	b.must(err)
 	b.t.Cleanup(func() {
 		if b.t.Failed() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -16,7 +17,7 @@ type Network struct {
 	Net  *topo.TwoHosts
 	Path *topo.Path
 	// control is what feeds the path, nil where nothing does.
-	Control *topo.Control
+	Control *dut.Control
 }
 
 // Labs are all hosts and links that were made, also by builders side by side.

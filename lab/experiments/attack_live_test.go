@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/selvage/selvage/lab/attacker"
 	"github.com/selvage/selvage/lab/experiment/attack"
+	"github.com/selvage/selvage/lab/experiment/attack/attacker"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/test/tier"

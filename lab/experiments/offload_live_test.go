@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment/offload"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
@@ -123,7 +124,7 @@ func TestOffloadRestoredAfterKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Build(ctx, topo.KernelTunnel{}, topo.KernelTunnel{}); err != nil {
+	if _, err := n.Build(ctx, dut.KernelTunnel{}, dut.KernelTunnel{}); err != nil {
 		t.Fatal(err)
 	}
 	want := features(t, map[string]string{"client": n.Client.Namespace, "hosta": n.A.Namespace, "hostb": n.B.Namespace, "server": n.Server.Namespace})

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"text/template"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -25,7 +26,7 @@ var shellFiles embed.FS
 // shellWorld is two hosts with an edge each, and the files that a shell among them needs.
 type shellWorld struct {
 	lab    *topo.Lab
-	dirs   topo.EdgeDirs
+	dirs   dut.EdgeDirs
 	readme string
 }
 
@@ -36,7 +37,7 @@ func newShellWorld(ctx context.Context) (*shellWorld, error) {
 		return nil, err
 	}
 	w := &shellWorld{lab: lab}
-	if w.dirs, err = lab.OwnEdgeDirs(); err != nil {
+	if w.dirs, err = dut.OwnEdgeDirs(lab); err != nil {
 		return w, err
 	}
 	if err := lab.OwnsProcesses(w.variable()); err != nil {
@@ -82,7 +83,7 @@ func (w *shellWorld) environment() []string {
 		w.variable(),
 		"LAB_PINS=" + w.dirs.Pins,
 		"SELVAGE_RUNTIME_DIR=" + w.dirs.Runtime,
-		"SELVAGE_STATE_DIR=" + w.lab.StateDir(),
+		"SELVAGE_STATE_DIR=" + dut.StateDir(w.lab),
 		"PATH=" + filepath.Join(w.lab.Dir, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
 		// Of shells other than bash: what they begin with.
 		"PS1=lab# ",
@@ -138,7 +139,7 @@ func fill(name string, values any) (string, error) {
 
 // shellEdge is the half of a host in the shell's lab: an edge that has the name of its host.
 type shellEdge struct {
-	dirs         topo.EdgeDirs
+	dirs         dut.EdgeDirs
 	guest, other string // of the host: its guest, and the host across the underlay
 	firewall     bool
 }
@@ -162,7 +163,7 @@ func (e shellEdge) Up(ctx context.Context, s topo.Site) (func(context.Context) e
 	if err != nil {
 		return nil, err
 	}
-	edge, err := s.Host.StartEdgeIn(ctx, e.dirs, self, s.Host.Name, config)
+	edge, err := dut.StartEdgeIn(ctx, s.Host, e.dirs, self, s.Host.Name, config)
 	if err != nil {
 		return nil, err
 	}

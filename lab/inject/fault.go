@@ -1,8 +1,3 @@
-// Package inject injects faults while flows run: what came when, how long flows were silent, and which steps
-// ended that.
-//
-// Its invariant: a fault is undone, also when watching it failed. It knows no experiment by name.
-// Do not use it to kill what has no flows through it.
 package inject
 
 import (
@@ -11,122 +6,88 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/selvage/selvage/lab/measure"
-	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-const (
-	// QuietBefore a kill the flows run undisturbed: what is silent then is noise.
-	QuietBefore = time.Second
-	// QuietAfter is for how long all must go on before the kill is undone, and after that.
-	QuietAfter = 500 * time.Millisecond
-	// Survival is how soon a connection goes on that has survived.
-	Survival = 10 * time.Second
-	// AffectedSilence is the silence that a flow without losses shows which was hit: it is longer
-	// than what the scheduler of a busy machine does.
-	AffectedSilence = 100 * time.Millisecond
-	// InjectSlack is for how long after a fault's call its effect may begin.
-	InjectSlack = 20 * time.Millisecond
-)
-
-// Times is a kill and when its parts were, by the flows' clock.
-type Times struct {
-	Quiet, Begin, Injected, Mend, End time.Duration
-	Wall                              time.Time // at begin
-	Steps                             topo.FailoverSteps
+// Fault is a way to kill something.
+type Fault struct {
+	Name   string // of the case: "link-down"
+	Words  string // what is done
+	inject func(context.Context) error
+	mend   func(context.Context) error
 }
 
-// steadier are flows that can be waited for until all of them have gone on for a while.
-type steadier interface {
-	Steady(ctx context.Context, while time.Duration) error
+// NewFault is a fault by a name, what is done in words, and what does and undoes it.
+func NewFault(name, words string, inject, mend func(context.Context) error) Fault {
+	return Fault{name, words, inject, mend}
 }
 
-// Trial is a fault that flows go through.
-type Trial struct {
-	Fault topo.Fault
-	Flows steadier
-	Watch time.Duration // between the fault and its undoing
-	// patience is for how much longer the flows may take to go on.
-	Patience time.Duration
-	Ready    func(context.Context) error
-	Asked    func(context.Context, *Times) error // after the flows went on
+// Inject does it.
+func (f Fault) Inject(ctx context.Context) error {
+	if err := f.inject(ctx); err != nil {
+		return fmt.Errorf("inject %s: %w", f.Name, err)
+	}
+	return nil
 }
 
-// Perform injects the fault, watches what the flows do, and mends it, also when watching
-// failed: the next one finds the network whole.
-func (o Trial) Perform(ctx context.Context) (k Times, err error) {
-	if err := steadily(ctx, o.Flows, QuietBefore, Survival); err != nil {
-		return k, fmt.Errorf("before the fault: %w", err)
+// Mend undoes it.
+func (f Fault) Mend(ctx context.Context) error {
+	if err := f.mend(ctx); err != nil {
+		return fmt.Errorf("mend %s: %w", f.Name, err)
 	}
-	if k.Begin, err = measure.Monotonic(); err != nil {
-		return k, err
-	}
-	k.Quiet, k.Wall = k.Begin-QuietBefore, time.Now().Round(0) // its wall clock alone: the edges' times have no other
-	err = o.Fault.Inject(ctx)
-	if err == nil {
-		err = o.observe(ctx, &k)
-	}
-	var clock error
-	k.Mend, clock = measure.Monotonic()
-	if err := errors.Join(err, clock, o.Fault.Mend(ctx)); err != nil {
-		return k, err
-	}
-	if err := o.Ready(ctx); err != nil {
-		return k, err
-	}
-	if err := steadily(ctx, o.Flows, 2*QuietAfter, Survival); err != nil {
-		return k, fmt.Errorf("after the fault was undone: %w", err)
-	}
-	k.End, err = measure.Monotonic()
-	return k, err
+	return nil
 }
 
-// observe waits until the flows go on, and asks the edges what they did. Flows that stay
-// silent are a finding and no error.
-func (o Trial) observe(ctx context.Context, k *Times) (err error) {
-	if k.Injected, err = measure.Monotonic(); err != nil {
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(o.Watch):
-	}
-	if err := steadily(ctx, o.Flows, QuietAfter, o.Patience); err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return o.Asked(ctx, k)
+// Steps are when the edges did what ends a fault, by their own word. A step that
+// none of them tells of is zero.
+type Steps struct {
+	Noticed   time.Time // liveness told the last of those that had to act
+	Written   time.Time // the last of them had its tables changed
+	Announced time.Time // the new owner had told its network of the addresses
 }
 
-// steadily waits until all flows have gone on for a while, and only so long.
-func steadily(ctx context.Context, flows steadier, while, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience+while)
-	defer cancel()
-	return flows.Steady(ctx, while)
+// ReadyTime bounds how long all may take to be as before. Edges hold a path back for a
+// minute at most.
+const ReadyTime = 75 * time.Second
+
+// Ports are interfaces of the hosts between the edges, which can be cut.
+type Ports struct {
+	Host  *topo.Host
+	Names []string
 }
 
-// InMS is a time in milliseconds.
-func InMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// At is a time of the edges by the flows' clock, 0 for none.
-func (k Times) At(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
+// Down cuts the links: both ends see that.
+func (p Ports) Down(context.Context) error {
+	var errs []error
+	for _, name := range p.Names {
+		errs = append(errs, p.Host.Down(name))
 	}
-	return k.Begin + t.Sub(k.Wall)
+	return errors.Join(errs...)
 }
 
-// Environment records the machine with a network as the other experiments have it.
-func Environment(ctx context.Context, version string) (result.Environment, error) {
-	lab, err := topo.New(ctx, "failover environment")
-	if err != nil {
-		return result.Environment{}, err
+// Up joins them again.
+func (p Ports) Up(context.Context) error {
+	var errs []error
+	for _, name := range p.Names {
+		errs = append(errs, p.Host.Up(name))
 	}
-	n, err := topo.NewTwoHosts(ctx, lab, topo.TwoHostsOptions{})
-	var env result.Environment
-	if err == nil {
-		env, err = measure.Environment(ctx, n, version)
+	return errors.Join(errs...)
+}
+
+// holeTable is the table of nftables that a black hole is.
+const holeTable = "hole"
+
+// BlackHole returns faults' two halves: the host drops what it forwards from and to the
+// ports, whose links stay up. family is "inet" for a router and "bridge" for a switch.
+func (p Ports) BlackHole(family string) (dig, fill func(context.Context) error) {
+	rules := fmt.Sprintf("table %s %s {\n\tchain forward {\n\t\ttype filter hook forward priority 0;\n", family, holeTable)
+	for _, name := range p.Names {
+		rules += fmt.Sprintf("\t\tiifname %s drop\n\t\toifname %s drop\n", name, name)
 	}
-	return env, errors.Join(err, lab.Close())
+	rules += "\t}\n}\n"
+	return func(ctx context.Context) error { return p.Host.Nft(ctx, holeTable, rules) },
+		func(ctx context.Context) error {
+			_, err := p.Host.Output(ctx, "nft", "delete table "+family+" "+holeTable)
+			return err
+		}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -23,7 +24,7 @@ func appEnds(n *topo.TwoHosts) measure.AppEnds {
 
 func TestApp(t *testing.T) {
 	n := newTwoHosts(t)
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func checkApp(t *testing.T, a *measure.App) {
 // More is due than can be served: that has no latency.
 func TestAppOverload(t *testing.T) {
 	n := newTwoHosts(t)
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestAppOverload(t *testing.T) {
 // A lab that ends while the database starts leaves neither data nor processes.
 func TestAppInterrupted(t *testing.T) {
 	n := newTwoHosts(t)
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -11,7 +12,7 @@ import (
 // Connections, datagrams and due times over the plain path, between two pairs of guests.
 func TestConnections(t *testing.T) {
 	n := newTwoHostsOf(t, topo.TwoHostsOptions{Pairs: 2})
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, n.Picture())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
@@ -50,8 +51,8 @@ func newTwoHostsOf(t *testing.T, o topo.TwoHostsOptions) *topo.TwoHosts {
 func TestInstruments(t *testing.T) {
 	n := newTwoHosts(t)
 	for name, build := range map[string]func(context.Context) (*topo.Path, error){
-		"plain":  func(ctx context.Context) (*topo.Path, error) { return n.Plain(ctx, topo.EndOptions{}) },
-		"kernel": func(ctx context.Context) (*topo.Path, error) { return n.Kernel(ctx, topo.KernelOptions{}) },
+		"plain":  func(ctx context.Context) (*topo.Path, error) { return dut.Plain(ctx, n, dut.EndOptions{}) },
+		"kernel": func(ctx context.Context) (*topo.Path, error) { return dut.Kernel(ctx, n, dut.KernelOptions{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, err := build(t.Context())

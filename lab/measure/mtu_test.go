@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
@@ -13,10 +14,10 @@ import (
 // A path of 1450 bytes between guests that believe in 1500, which swallows silently:
 //
 //	client (1500) ── bridge ── vxlan (1450) ══ vxlan (1450) ── bridge ── server (1500)
-func newHole(t *testing.T, o topo.KernelOptions) *topo.TwoHosts {
+func newHole(t *testing.T, o dut.KernelOptions) *topo.TwoHosts {
 	t.Helper()
 	n := newTwoHostsOf(t, topo.TwoHostsOptions{InnerMTU: 1500})
-	if _, err := n.Kernel(t.Context(), o); err != nil {
+	if _, err := dut.Kernel(t.Context(), n, o); err != nil {
 		t.Fatalf("%v\n%s", err, n.Picture())
 	}
 	for _, end := range []*topo.Host{n.Client, n.Server} {
@@ -29,7 +30,7 @@ func newHole(t *testing.T, o topo.KernelOptions) *topo.TwoHosts {
 
 // A transfer into the hole ends in time, with a burst and then nothing.
 func TestBulkIntoTheHole(t *testing.T) {
-	n := newHole(t, topo.KernelOptions{TunnelMTU: 1450})
+	n := newHole(t, dut.KernelOptions{TunnelMTU: 1450})
 	for _, family := range []int{4, 6} {
 		began := time.Now()
 		run, err := measure.RunBulk(t.Context(), measure.EndsOf(n, family), measure.BulkOptions{Duration: time.Second})
@@ -56,7 +57,7 @@ func TestBulkIntoTheHole(t *testing.T) {
 // Without a hole all arrives, in as many streams and in segments as asked.
 func TestBulk(t *testing.T) {
 	n := newTwoHosts(t)
-	if _, err := n.Plain(t.Context(), topo.EndOptions{}); err != nil {
+	if _, err := dut.Plain(t.Context(), n, dut.EndOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []measure.BulkOptions{{Duration: 500 * time.Millisecond}, {Duration: 500 * time.Millisecond, Streams: 3, MSS: 548}} {
@@ -85,7 +86,7 @@ func TestSize(t *testing.T) {
 		tunnel, reported int
 	}{"silent": {1450, 0}, "told": {1500, 1450}} {
 		t.Run(name, func(t *testing.T) {
-			n := newHole(t, topo.KernelOptions{TunnelMTU: c.tunnel})
+			n := newHole(t, dut.KernelOptions{TunnelMTU: c.tunnel})
 			for _, ends := range []measure.Ends{
 				measure.EndsOf(n, 4), measure.EndsOf(n, 6),
 				{Client: n.Server, Server: n.Client, Addr: topo.ClientV4}, {Client: n.Server, Server: n.Client, Addr: topo.ClientV6},
@@ -108,14 +109,14 @@ func TestSize(t *testing.T) {
 
 // A clamp on the bridges fixes guests that hear no messages.
 func TestClamp(t *testing.T) {
-	n := newHole(t, topo.KernelOptions{TunnelMTU: 1450})
+	n := newHole(t, dut.KernelOptions{TunnelMTU: 1450})
 	for _, h := range []*topo.Host{n.A, n.B} {
-		if err := h.ClampMSS(t.Context(), 1450); err != nil {
+		if err := dut.ClampMSS(t.Context(), h, 1450); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, h := range []*topo.Host{n.Client, n.Server} {
-		if err := h.DropTooBig(t.Context()); err != nil {
+		if err := dut.DropTooBig(t.Context(), h); err != nil {
 			t.Fatal(err)
 		}
 	}

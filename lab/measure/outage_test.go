@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -16,7 +17,7 @@ import (
 // nothing that it does not send.
 func TestOutageOfALink(t *testing.T) {
 	n := newTwoHosts(t)
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // Instruments that stand ready take turns; each says what it did in its own slices.
 func TestSlices(t *testing.T) {
 	n := newTwoHosts(t)
-	if _, err := n.Plain(t.Context(), topo.EndOptions{}); err != nil {
+	if _, err := dut.Plain(t.Context(), n, dut.EndOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ends := measure.EndsOf(n, 4)
@@ -80,7 +80,7 @@ func TestSlices(t *testing.T) {
 // A slice on a path that carries nothing fails, and says why.
 func TestSliceWithoutPath(t *testing.T) {
 	n := newTwoHosts(t)
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,15 @@ package measure_test
 import (
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // Times of both sides are of one clock: each transaction's are in order, and after the
 // ones before.
 func TestTimed(t *testing.T) {
 	n := newTwoHosts(t)
-	path, err := n.Plain(t.Context(), topo.EndOptions{})
+	path, err := dut.Plain(t.Context(), n, dut.EndOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/plant"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
@@ -28,7 +29,7 @@ func TestHarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Wire(t.Context(), topo.EndOptions{}); err != nil {
+	if _, err := dut.Wire(t.Context(), n, dut.EndOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	index, err := n.Client.Index(topo.EndName)

@@ -19,7 +19,8 @@ const (
 	// reachTimeout is one attempt of Reach: more than a loaded machine takes to
 	// answer, less than TCP waits before it sends again (RFC 6298: one second).
 	reachTimeout = 300 * time.Millisecond
-	discardPort  = 9 // RFC 863; nothing listens there there
+	// DiscardPort is where nothing listens (RFC 863).
+	DiscardPort = 9
 	// listenTime is for services that have to prepare before, as databases do.
 	listenTime = time.Minute
 )
@@ -28,11 +29,17 @@ const (
 // answered, if only by "refused".
 func (h *Host) Reach(ctx context.Context, addr netip.Addr) error {
 	return await.That(ctx, addr.String()+" to answer "+h.Name, func() error {
-		return h.Do(func() error { return knock(addr, discardPort, reachTimeout) })
+		return h.Knock(addr)
 	})
 }
 
-var errSilent = errors.New("no answer")
+// ErrSilent says that nobody answered.
+var ErrSilent = errors.New("no answer")
+
+// Knock is one attempt of Reach. The error is ErrSilent where nothing comes back.
+func (h *Host) Knock(addr netip.Addr) error {
+	return h.Do(func() error { return knock(addr, DiscardPort, reachTimeout) })
+}
 
 func knock(addr netip.Addr, port int, timeout time.Duration) error {
 	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: port, Addr: addr.As16()})
@@ -47,7 +54,7 @@ func knock(addr netip.Addr, port int, timeout time.Duration) error {
 	if err = unix.Connect(fd, to); errors.Is(err, unix.EINPROGRESS) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		if n, _ := unix.Poll(fds, int(timeout.Milliseconds())); n == 0 {
-			return errSilent
+			return ErrSilent
 		}
 		var code int
 		if code, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code != 0 {
@@ -58,6 +65,20 @@ func knock(addr netip.Addr, port int, timeout time.Duration) error {
 		return nil
 	}
 	return err
+}
+
+// Answers says whether a TCP SYN to a port gets an answer within the time, if only
+// "refused". Firewalls that drop it leave it without.
+func (h *Host) Answers(pair Pair, port int, within time.Duration) (answered bool, err error) {
+	err = h.Do(func() error {
+		err := knock(pair.ServerAddr(4), port, within)
+		answered = err == nil
+		if errors.Is(err, ErrSilent) {
+			return nil
+		}
+		return err
+	})
+	return answered, err
 }
 
 // AwaitListen waits until a process of the host listens on a TCP port ("tcp") or

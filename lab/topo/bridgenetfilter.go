@@ -35,8 +35,8 @@ func (b BridgeNetfilter) check() error {
 	return fmt.Errorf("bridge netfilter %q: choose default, on or off", string(b))
 }
 
-// setBridgeNetfilter makes the choice in force for all bridges of h.
-func (h *Host) setBridgeNetfilter(b BridgeNetfilter) error {
+// SetBridgeNetfilter makes the choice in force for all bridges of h.
+func (h *Host) SetBridgeNetfilter(b BridgeNetfilter) error {
 	value := "1"
 	if b == BridgeNetfilterOff {
 		value = "0"

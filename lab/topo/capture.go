@@ -27,7 +27,7 @@ func (l *Lab) Capture(ctx context.Context, dir string, o CaptureOptions) (stop f
 	}
 	var running []*Command
 	stop = func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
 		defer cancel()
 		var errs []error
 		for _, c := range running {
@@ -36,7 +36,7 @@ func (l *Lab) Capture(ctx context.Context, dir string, o CaptureOptions) (stop f
 		return errors.Join(errs...)
 	}
 	for _, end := range l.ends() {
-		c, err := end.capture(ctx, dir, o)
+		c, err := end.Capture(ctx, dir, o)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("capture on %s: %w", end, err), stop())
 		}
@@ -55,7 +55,8 @@ func (l *Lab) ends() []LinkEnd {
 	return ends
 }
 
-func (e LinkEnd) capture(ctx context.Context, dir string, o CaptureOptions) (*Command, error) {
+// Capture records what passes one end of a link into DIR/HOST-INTERFACE.pcap, until the command is stopped.
+func (e LinkEnd) Capture(ctx context.Context, dir string, o CaptureOptions) (*Command, error) {
 	name := e.Host.Name + "-" + e.Name
 	argv := []string{"tcpdump", "-i", e.Name, "-w", filepath.Join(dir, name+".pcap"), "-U", "-n", "-Z", "root", "--immediate-mode", "-s", strconv.Itoa(o.Snaplen)}
 	c := e.Host.Command(ctx, append(argv, o.Filter...)...)
@@ -63,10 +64,10 @@ func (e LinkEnd) capture(ctx context.Context, dir string, o CaptureOptions) (*Co
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	running, cancel := c.whileRunning(ctx)
+	running, cancel := c.WhileRunning(ctx)
 	defer cancel()
 	err := await.That(running, "tcpdump to listen", func() error {
-		if output := c.output(); !strings.Contains(output, "listening on") {
+		if output := c.Tail(); !strings.Contains(output, "listening on") {
 			return errors.New("it says: " + output)
 		}
 		return nil

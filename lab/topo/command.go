@@ -149,7 +149,7 @@ func (c *Command) Wait() error {
 	if err := c.ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", c, err)
 	}
-	if output := c.output(); output != "" {
+	if output := c.Tail(); output != "" {
 		return fmt.Errorf("%s: %w: %s", c, c.err, output)
 	}
 	return fmt.Errorf("%s: %w", c, c.err)
@@ -199,8 +199,8 @@ func (c *Command) Stop(ctx context.Context) error {
 	}
 }
 
-// output is the end of what the process wrote to its log or standard error.
-func (c *Command) output() string {
+// Tail is the end of what the process wrote to its log or standard error.
+func (c *Command) Tail() string {
 	text := c.stderr.String()
 	if c.Log != "" {
 		data, _ := os.ReadFile(c.Log)
@@ -246,9 +246,9 @@ func (l *Lab) disown(c *Command) {
 	}
 }
 
-// whileRunning derives a context that ends with the process, the cause being
+// WhileRunning derives a context that ends with the process, the cause being
 // why that ended.
-func (c *Command) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *Command) WhileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {

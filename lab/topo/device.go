@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/ethtool"
@@ -43,6 +45,78 @@ func (h *Host) Enslave(port, bridge string) error {
 		return err
 	}
 	return h.change("make a port of "+bridge, port, func(dev netlink.Link) error { return h.nl.LinkSetMaster(dev, master) })
+}
+
+// SetLearning has a bridge learn from a port, or not.
+func (h *Host) SetLearning(port string, on bool) error {
+	what := "turn off learning on"
+	if on {
+		what = "turn on learning on"
+	}
+	return h.change(what, port, func(dev netlink.Link) error { return h.nl.LinkSetLearning(dev, on) })
+}
+
+// SuppressNeighbours has a bridge keep ARP and neighbour discovery for what it knows out of a port.
+func (h *Host) SuppressNeighbours(port string) error {
+	return h.change("suppress neighbour discovery on", port, func(dev netlink.Link) error { return h.nl.LinkSetBrNeighSuppress(dev, true) })
+}
+
+// States of a bridge's port, as in linux/if_bridge.h.
+const (
+	portDisabled   = 0
+	portForwarding = 3
+)
+
+// SetBlocked has a bridge without spanning tree carry nothing from and to a port, or all again.
+func (h *Host) SetBlocked(port string, blocked bool) error {
+	state := byte(portForwarding)
+	if blocked {
+		state = portDisabled
+	}
+	index, err := h.Index(port)
+	if err != nil {
+		return err
+	}
+	request := func() error {
+		r := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+		info := nl.NewIfInfomsg(unix.AF_BRIDGE)
+		info.Index = int32(index)
+		r.AddData(info)
+		options := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
+		options.AddRtAttr(nl.IFLA_BRPORT_STATE, []byte{state})
+		r.AddData(options)
+		_, err := r.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	}
+	if err := h.Do(request); err != nil {
+		return fmt.Errorf("state %d of port %s of %s: %w", state, port, h.Name, err)
+	}
+	return nil
+}
+
+// SetMAC sets an interface's Ethernet address.
+func (h *Host) SetMAC(name string, mac net.HardwareAddr) error {
+	return h.change("set MAC address of", name, func(dev netlink.Link) error { return h.nl.LinkSetHardwareAddr(dev, mac) })
+}
+
+// AddFDB tells a vxlan device for ever behind which endpoint a MAC address is.
+func (h *Host) AddFDB(tunnel string, mac net.HardwareAddr, remote netip.Addr) error {
+	return h.change("add MAC address to", tunnel, permanent(h.nl, netlink.NTF_SELF, mac, remote.AsSlice()))
+}
+
+// AddBridgeFDB tells the bridge of a port for ever that a MAC address is behind it.
+func (h *Host) AddBridgeFDB(port string, mac net.HardwareAddr) error {
+	return h.change("add MAC address to the bridge of", port, permanent(h.nl, netlink.NTF_MASTER, mac, nil))
+}
+
+// permanent writes an entry of a bridge's or a tunnel's FDB.
+func permanent(nl *netlink.Handle, flags int, mac net.HardwareAddr, ip net.IP) func(netlink.Link) error {
+	return func(dev netlink.Link) error {
+		return nl.NeighSet(&netlink.Neigh{
+			LinkIndex: dev.Attrs().Index, Family: unix.AF_BRIDGE, Flags: flags,
+			State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, IP: ip, HardwareAddr: mac,
+		})
+	}
 }
 
 // VXLAN describes a device of the kernel's own vxlan driver. Fields left zero
@@ -153,6 +227,23 @@ func (h *Host) changeFeatures(name string, want map[string]bool) error {
 		}
 	}
 	return nil
+}
+
+// DriverStats are the counters of an interface's driver (ethtool -S), and the packets that it did
+// not transmit.
+func (h *Host) DriverStats(name string) (stats map[string]uint64, dropped uint64, err error) {
+	err = h.ethtool(func(e *ethtool.Tool) (err error) {
+		stats, err = e.Stats(name)
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("counters of %s: %w", name, err)
+	}
+	dev, err := h.find(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return stats, dev.Attrs().Statistics.TxDropped, nil
 }
 
 func (h *Host) ethtool(f func(*ethtool.Tool) error) error {

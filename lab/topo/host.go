@@ -113,6 +113,9 @@ func (h *Host) close() {
 // Lab returns the lab that the host is in.
 func (h *Host) Lab() *Lab { return h.lab }
 
+// Path is the file of the host's network namespace.
+func (h *Host) Path() string { return filepath.Join(namespaceRoot, h.Namespace) }
+
 // Do runs f on a thread of its own inside the host's namespace. Sockets that f
 // opens stay in that namespace. f must not start processes (use Command), nor
 // end the test (t.Fatal).

@@ -61,8 +61,8 @@ func (l *Lab) Link(ctx context.Context, a, b LinkEnd, mtu int) error {
 	return nil
 }
 
-// clear removes all interfaces of the host but lo, and the links that had them.
-func (h *Host) clear() error {
+// Clear removes all interfaces of the host but lo, and the links that had them.
+func (h *Host) Clear() error {
 	devs, err := h.nl.LinkList()
 	if err != nil {
 		return fmt.Errorf("interfaces of %s: %w", h.Name, err)

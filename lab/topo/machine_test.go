@@ -8,30 +8,19 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/machine"
-	"github.com/selvage/selvage/test/tier"
+	"github.com/selvage/selvage/test/testlab"
 )
 
-// Beds are the same on machines that are not. All of them are tried in make test-long.
+// Hosts are the same on machines that are not.
 func TestOtherMachines(t *testing.T) {
-
-	for name, settings := range machine.Others() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tests := "TestHostsAreAlike|TestConvergeUplinks"
-			if tier.IsLong() {
-				tests = "TestHostsAreAlike|TestConverge.*|TestEgressPaths|TestEVPNKernel|TestFailover.*|TestPathsInTurn|TestRouted.*|TestForwardersInTurn"
-			}
-			machine.Run(t, settings, tests)
-		})
-	}
+	testlab.OnOtherMachines(t, "TestHostsAreAlike", "TestHostsAreAlike")
 }
 
 // A host has the sysctls that beds rest on, whatever the machine has, and so have its
 // interfaces.
 func TestHostsAreAlike(t *testing.T) {
 	t.Parallel()
-	n := newTwoHosts(t, topo.TwoHostsOptions{})
+	n := testlab.TwoHosts(t, topo.TwoHostsOptions{})
 	for _, dir := range []string{"all", "default", "lo", topo.EndName} {
 		for _, want := range []string{
 			"ipv4/forwarding=0", "ipv4/rp_filter=0", "ipv4/accept_redirects=1", "ipv4/send_redirects=1", "ipv4/proxy_arp=0",

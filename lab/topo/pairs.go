@@ -10,8 +10,8 @@ import (
 
 // MAC addresses of the end systems of the first pair.
 var (
-	clientMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	serverMAC = net.HardwareAddr{2, 0, 0, 0, 0, 2}
+	ClientMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	ServerMAC = net.HardwareAddr{2, 0, 0, 0, 0, 2}
 )
 
 // mostPairs is what the last byte of the addresses holds.
@@ -53,7 +53,8 @@ func after(a netip.Addr, n int) netip.Addr {
 	return next
 }
 
-func pairName(role string, index int) string {
+// PairName is what the one of an index is called among those of a role.
+func PairName(role string, index int) string {
 	if index == 0 {
 		return role
 	}
@@ -100,14 +101,14 @@ func (n *TwoHosts) guests() []guest {
 		mac := func(first net.HardwareAddr) net.HardwareAddr {
 			return append(first[:5:5], first[5]+byte(2*i))
 		}
-		attach(guest{guest: p.Client, host: n.A, mac: mac(clientMAC), side: 0, addrs: p.client[:]})
-		attach(guest{guest: p.Server, host: servers, mac: mac(serverMAC), side: 1, addrs: p.server[:]})
+		attach(guest{guest: p.Client, host: n.A, mac: mac(ClientMAC), side: 0, addrs: p.client[:]})
+		attach(guest{guest: p.Server, host: servers, mac: mac(ServerMAC), side: 1, addrs: p.server[:]})
 	}
 	return all
 }
 
-// behind lists the guests of a host and its interfaces towards them.
-func (n *TwoHosts) behind(h *Host) (ends []*Host, access []string) {
+// Behind lists the guests of a host and its interfaces towards them.
+func (n *TwoHosts) Behind(h *Host) (ends []*Host, access []string) {
 	for _, g := range n.guests() {
 		if g.host == h {
 			ends, access = append(ends, g.guest), append(access, g.name)
@@ -116,11 +117,17 @@ func (n *TwoHosts) behind(h *Host) (ends []*Host, access []string) {
 	return ends, access
 }
 
+// EndLinks are the client's and the server's end of the links of a topology with one pair.
+func (n *TwoHosts) EndLinks() (client, server LinkEnd) {
+	all := n.guests()
+	return all[0].end(n.Subnets()), all[1].end(n.Subnets())
+}
+
 // end is the guest's end of its link.
 func (g guest) end(subnets []Subnet) LinkEnd {
 	e := LinkEnd{Host: g.guest, Name: EndName, MAC: g.mac}
 	for _, addr := range g.addrs {
-		e.Addrs = append(e.Addrs, prefix(addr))
+		e.Addrs = append(e.Addrs, PrefixOf(addr))
 	}
 	if subnets != nil {
 		for _, gateway := range subnets[g.side].Gateways {

@@ -210,7 +210,7 @@ func evict(names []string) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
 	defer cancel()
 	return await.That(ctx, "processes of the namespaces to end", func() error {
 		processes, err := os.ReadDir("/proc")

@@ -1,10 +1,11 @@
 // Package topo builds the networks that the lab measures and the end-to-end
-// tests probe: hosts as network namespaces, links as veth pairs, and the data
-// paths between two hosts that are compared.
+// tests probe: hosts as network namespaces, links as veth pairs, processes in
+// them, and the standard topology of two hosts.
 //
 // Its one invariant: whatever it creates is first named in the lab's state file,
-// so Close, and after a SIGKILL Restore, leave nothing behind. Do not use it to
-// configure real hosts, and do not call it without root.
+// so Close, and after a SIGKILL Restore, leave nothing behind. It has no data path:
+// those are in lab/dut. Do not use it to configure real hosts, and do not call it
+// without root.
 package topo
 
 import (
@@ -22,8 +23,8 @@ import (
 // stateRoot holds one NAME.json and one directory of files for each lab.
 const stateRoot = "/run/selvage/lab"
 
-// closeTimeout bounds how long the data paths may take to stop in Close.
-const closeTimeout = 10 * time.Second
+// CloseTimeout bounds how long the data paths may take to stop in Close.
+const CloseTimeout = 10 * time.Second
 
 // Lab is a set of hosts with one lifetime.
 type Lab struct {
@@ -115,7 +116,8 @@ func (l *Lab) Host(name string) (*Host, error) {
 	return h, nil
 }
 
-func (l *Lab) isClosing() bool {
+// Closing says whether everything is about to go.
+func (l *Lab) Closing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closing
@@ -159,8 +161,8 @@ func (l *Lab) Sysctl(key, value string) error {
 	return writeSysctl(key, value)
 }
 
-// onClose has Close call undo, the latest first; what says of what.
-func (l *Lab) onClose(what string, undo func(context.Context) error) {
+// OnClose has Close call undo, the latest first; what says of what.
+func (l *Lab) OnClose(what string, undo func(context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cleanups = append(l.cleanups, cleanup{what, undo})
@@ -174,7 +176,7 @@ func (l *Lab) Close() error {
 }
 
 func (l *Lab) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
 	defer cancel()
 	if l.stop != nil {
 		l.stop()

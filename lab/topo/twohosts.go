@@ -75,7 +75,7 @@ func NewTwoHosts(ctx context.Context, l *Lab, o TwoHostsOptions) (*TwoHosts, err
 		return nil, err
 	}
 	for _, h := range []*Host{n.A, n.B} {
-		if err := h.setBridgeNetfilter(n.Options.BridgeNetfilter); err != nil {
+		if err := h.SetBridgeNetfilter(n.Options.BridgeNetfilter); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +88,7 @@ func (n *TwoHosts) makeHosts() (err error) {
 	names := n.Options.Names
 	for i := range n.Pairs {
 		p := &n.Pairs[i]
-		if p.Client, err = n.Lab.Host(pairName(names.Client, i)); err != nil {
+		if p.Client, err = n.Lab.Host(PairName(names.Client, i)); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -99,7 +99,7 @@ func (n *TwoHosts) makeHosts() (err error) {
 				return err
 			}
 		}
-		if p.Server, err = n.Lab.Host(pairName(names.Server, i)); err != nil {
+		if p.Server, err = n.Lab.Host(PairName(names.Server, i)); err != nil {
 			return err
 		}
 		p.addresses(i, n.Options.Routed)
@@ -122,7 +122,7 @@ func (n *TwoHosts) fillOptions() error {
 	if o.UnderlayMTU == 0 {
 		o.UnderlayMTU = 1500
 	}
-	near, far := underlayAddrs()
+	near, far := UnderlayAddrs()
 	overhead := 50 // RFC 7348 section 5: 20 IPv4 + 8 UDP + 8 VXLAN + 14 Ethernet
 	switch o.UnderlayFamily {
 	case 0, 4:
@@ -140,14 +140,22 @@ func (n *TwoHosts) fillOptions() error {
 	return o.BridgeNetfilter.check()
 }
 
-// underlayAddrs are the addresses of hosts A and B on the underlay, IPv4 and IPv6.
-func underlayAddrs() (near, far []netip.Addr) {
+// UnderlayAddrs are the addresses of hosts A and B on the underlay, IPv4 and IPv6.
+func UnderlayAddrs() (near, far []netip.Addr) {
 	return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		[]netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")}
 }
 
-// prefix is the subnet of an address of this topology: /24 or /64.
-func prefix(a netip.Addr) netip.Prefix {
+// UnderlayAddr is the address with a number on the underlay.
+func UnderlayAddr(number, family int) netip.Addr {
+	if family == 6 {
+		return netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", number))
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 2, byte(number)})
+}
+
+// PrefixOf is the subnet of an address of this topology: /24 or /64.
+func PrefixOf(a netip.Addr) netip.Prefix {
 	if a.Is4() {
 		return netip.PrefixFrom(a, 24)
 	}
@@ -157,11 +165,11 @@ func prefix(a netip.Addr) netip.Prefix {
 // connect makes all links.
 func (n *TwoHosts) connect(ctx context.Context) error {
 	underlay := func(h *Host, last byte, tep netip.Addr) LinkEnd {
-		return LinkEnd{Host: h, Name: UnderlayName, MAC: net.HardwareAddr{2, 0, 0, 0, 2, last}, Addrs: []netip.Prefix{prefix(tep)}, Offloads: n.Options.Offloads}
+		return LinkEnd{Host: h, Name: UnderlayName, MAC: net.HardwareAddr{2, 0, 0, 0, 2, last}, Addrs: []netip.Prefix{PrefixOf(tep)}, Offloads: n.Options.Offloads}
 	}
 	errs := []error{n.Lab.Link(ctx, underlay(n.A, 1, n.TEPA), underlay(n.B, 2, n.TEPB), n.Options.UnderlayMTU)}
 	for _, g := range n.guests() {
-		errs = append(errs, n.Lab.Link(ctx, g.end(n.subnets()), g.access(), n.Options.InnerMTU))
+		errs = append(errs, n.Lab.Link(ctx, g.end(n.Subnets()), g.access(), n.Options.InnerMTU))
 	}
 	return errors.Join(errs...)
 }
@@ -174,15 +182,15 @@ func (n *TwoHosts) reset(ctx context.Context) error {
 		hosts = append(hosts, g.guest)
 	}
 	for _, h := range hosts {
-		if err := h.clear(); err != nil {
+		if err := h.Clear(); err != nil {
 			return err
 		}
 	}
 	return n.connect(ctx)
 }
 
-// setInnerMTU sets what the end systems believe, and their links.
-func (n *TwoHosts) setInnerMTU(mtu int) error {
+// SetInnerMTU sets what the end systems believe, and their links.
+func (n *TwoHosts) SetInnerMTU(mtu int) error {
 	var errs []error
 	for _, g := range n.guests() {
 		errs = append(errs, g.host.SetMTU(g.name, mtu), g.guest.SetMTU(EndName, mtu))
@@ -199,16 +207,19 @@ type Path struct {
 	InnerMTU int
 
 	net   *TwoHosts
-	sides []side
+	sides []Side
 	mu    sync.Mutex // the lab may close while the path does
 	stops []func(context.Context) error
 }
 
-// side is a half where it is up.
-type side struct {
-	half Half
-	site Site
+// Side is a half where it is up.
+type Side struct {
+	Half Half
+	Site Site
 }
+
+// Sides are the path's halves, none where the path is not made of any.
+func (p *Path) Sides() []Side { return p.sides }
 
 // Site is one side of a TwoHosts as a data path's half sees it.
 type Site struct {
@@ -223,7 +234,8 @@ type Site struct {
 	Subnets []Subnet
 }
 
-func (s Site) access() []string {
+// Ports are the host's interfaces towards its ends.
+func (s Site) Ports() []string {
 	if len(s.Access) == 0 {
 		return []string{AccessName}
 	}
@@ -231,7 +243,7 @@ func (s Site) access() []string {
 }
 
 // Half is what carries packets in one host, between AccessName and UnderlayName.
-// Kernel, OVS and Selvage are halves and can be mixed.
+// Those of lab/dut can be mixed.
 type Half interface {
 	// Name is the target's.
 	Name() string
@@ -244,48 +256,49 @@ type Half interface {
 // Build starts a half in each host that has ends, and waits until every server answers
 // its client over IPv4 and IPv6.
 func (n *TwoHosts) Build(ctx context.Context, a, b Half) (*Path, error) {
-	p := &Path{Name: a.Name(), Description: a.Describe(), InnerMTU: n.Options.InnerMTU, net: n}
+	p := &Path{Name: a.Name(), Description: a.Describe(), InnerMTU: n.Options.InnerMTU}
 	if a.Name() != b.Name() {
 		p.Name += "-" + b.Name()
 		p.Description += "; other side: " + b.Describe()
 	}
 	var clientFirst, serverFirst []Subnet
-	if subnets := n.subnets(); subnets != nil {
+	if subnets := n.Subnets(); subnets != nil {
 		p.Description += ", routing between two segments"
 		clientFirst, serverFirst = subnets, []Subnet{subnets[1], subnets[0]}
 	}
-	for _, one := range []side{
+	for _, one := range []Side{
 		{a, Site{Host: n.A, Local: n.TEPA, Remote: n.TEPB, Peer: n.B, Subnets: clientFirst}},
 		{b, Site{Host: n.B, Local: n.TEPB, Remote: n.TEPA, Peer: n.A, Subnets: serverFirst}},
 	} {
-		one.site.UnderlayMTU, one.site.InnerMTU = n.Options.UnderlayMTU, n.Options.InnerMTU
-		one.site.Ends, one.site.Access = n.behind(one.site.Host)
-		if len(one.site.Ends) > 0 {
+		one.Site.UnderlayMTU, one.Site.InnerMTU = n.Options.UnderlayMTU, n.Options.InnerMTU
+		one.Site.Ends, one.Site.Access = n.Behind(one.Site.Host)
+		if len(one.Site.Ends) > 0 {
 			p.sides = append(p.sides, one)
 		}
 	}
-	return n.start(ctx, p, func() error {
+	return n.StartPath(ctx, p, func() error {
 		for _, one := range p.sides {
-			stop, err := one.half.Up(ctx, one.site)
+			stop, err := one.Half.Up(ctx, one.Site)
 			if stop != nil {
-				p.onStop(stop)
+				p.OnStop(stop)
 			}
 			if err != nil {
-				return fmt.Errorf("%s on %s: %w", one.half.Name(), one.site.Host.Name, err)
+				return fmt.Errorf("%s on %s: %w", one.Half.Name(), one.Site.Host.Name, err)
 			}
 		}
 		return nil
 	})
 }
 
-// start runs up, which prepares p, and returns p when it carries traffic.
-func (n *TwoHosts) start(ctx context.Context, p *Path, up func() error) (*Path, error) {
+// StartPath runs up, which prepares p, and returns p when it carries traffic.
+func (n *TwoHosts) StartPath(ctx context.Context, p *Path, up func() error) (*Path, error) {
+	p.net = n
 	if n.path != nil {
 		return nil, fmt.Errorf("path %s is up: close it before starting %s", n.path.Name, p.Name)
 	}
 	n.path = p
 	// Whoever closes first, the path or the lab, leaves nothing for the other.
-	n.Lab.onClose("stop path "+p.Name, p.halt)
+	n.Lab.OnClose("stop path "+p.Name, p.halt)
 	err := up()
 	for _, pair := range n.Pairs {
 		for _, family := range []int{4, 6} {
@@ -300,7 +313,8 @@ func (n *TwoHosts) start(ctx context.Context, p *Path, up func() error) (*Path, 
 	return p, nil
 }
 
-func (p *Path) onStop(stop func(context.Context) error) {
+// OnStop has Close call stop, the latest first.
+func (p *Path) OnStop(stop func(context.Context) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stops = append(p.stops, stop)
@@ -323,11 +337,11 @@ func (p *Path) Close() error {
 	if p.net.path != p {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
 	defer cancel()
 	err := p.halt(ctx)
 	p.net.path = nil
-	if p.net.Lab.isClosing() {
+	if p.net.Lab.Closing() {
 		return err
 	}
 	return errors.Join(err, p.net.reset(ctx))

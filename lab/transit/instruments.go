@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/search"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // Instruments is the instruments of one sample around a bed: what sends, what takes in and,
@@ -243,7 +243,7 @@ func (r *Instruments) drops(ctx context.Context) (losses.Counts, error) {
 		}
 	}
 	for name, n := range driver {
-		if !r.Testbed.Device.Programs || !strings.HasPrefix(name, topo.DroppedByXDP) {
+		if !r.Testbed.Device.Programs || !strings.HasPrefix(name, router.DroppedByXDP) {
 			all["device "+name] = n
 		}
 	}

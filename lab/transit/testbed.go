@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/measure"
@@ -30,9 +31,9 @@ func cores() (generator, device int) {
 // Testbed is a target between a tester's interfaces, with hosts and links of its own.
 type Testbed struct {
 	Target    string
-	Net       *topo.Transit
-	Device    *topo.Forwarding
-	Forwarder topo.Forwarder
+	Net       *router.Transit
+	Device    *router.Forwarding
+	Forwarder router.Forwarder
 	split     bool
 	netns     map[string]uint32 // inode by host
 }
@@ -47,9 +48,9 @@ type Testbeds struct {
 // Options are what the experiments on transit tell a bed.
 type Options struct {
 	Experiment string
-	Transit    topo.TransitOptions
+	Transit    router.Options
 	Split      bool
-	Forwarder  topo.Forwarder
+	Forwarder  router.Forwarder
 }
 
 // Open is no testbed yet, with a watch on lost packets.
@@ -79,7 +80,7 @@ func (all *Testbeds) Build(ctx context.Context, name, target string, o Options) 
 	}
 	all.Labs = append(all.Labs, lab)
 	b := &Testbed{Target: target, Forwarder: o.Forwarder, split: o.Split, netns: map[string]uint32{}}
-	if b.Net, err = topo.NewTransit(ctx, lab, o.Transit); err != nil {
+	if b.Net, err = router.NewTransit(ctx, lab, o.Transit); err != nil {
 		return nil, fmt.Errorf("target %s: %w", name, err)
 	}
 	_, core := cores()
@@ -178,7 +179,7 @@ func (b *Testbed) wrapped(direction string) bool {
 }
 
 // indexes are the tester's interfaces of links.
-func (b *Testbed) indexes(links []topo.TransitLink) ([]int, error) {
+func (b *Testbed) indexes(links []router.Link) ([]int, error) {
 	var list []int
 	for _, k := range links {
 		index, err := b.Net.Tester.Index(k.Tester)
@@ -191,7 +192,7 @@ func (b *Testbed) indexes(links []topo.TransitLink) ([]int, error) {
 }
 
 // Topology is the picture of a bed.
-func Topology(n *topo.Transit) result.Topology {
+func Topology(n *router.Transit) result.Topology {
 	var outside, inside []string
 	picture := result.Topology{}
 	for _, k := range n.Uplinks {
@@ -211,7 +212,7 @@ func Topology(n *topo.Transit) result.Topology {
 }
 
 // Environment records the machine, with the interfaces of a bed.
-func Environment(ctx context.Context, n *topo.Transit, version string) (env result.Environment, err error) {
+func Environment(ctx context.Context, n *router.Transit, version string) (env result.Environment, err error) {
 	lab, err := topo.New(ctx, "environment")
 	if err != nil {
 		return env, err

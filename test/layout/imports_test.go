@@ -44,32 +44,47 @@ func TestImportGraph(t *testing.T) {
 	}
 }
 
-// An experiment is one folder: it links no other, and what experiments share links none.
+// An experiment is one folder, with folders of its own: it links no other, and what experiments share links none.
 func TestExperimentsApart(t *testing.T) {
 	const folder = module + "lab/experiment/"
 	shared := []string{
-		"lab/stats", "lab/chart", "lab/topo", "lab/measure", "lab/diagnose", "lab/experiment", "lab/experiment/experimenttest",
+		"lab/stats", "lab/chart", "lab/topo", "lab/dut", "lab/dut/evpn", "lab/dut/router", "lab/measure", "lab/diagnose", "lab/experiment", "lab/experiment/experimenttest",
 		"lab/transit", "lab/inject",
 	}
-	experiments := slices.DeleteFunc(list(t, folder+"..."), func(pkg string) bool {
+	below := slices.DeleteFunc(list(t, folder+"..."), func(pkg string) bool {
 		return slices.Contains(shared, strings.TrimPrefix(pkg, module))
 	})
+	// experimentOf is the name of a package's experiment, "" for others.
+	experimentOf := func(pkg string) string {
+		rest, _ := strings.CutPrefix(pkg, folder)
+		name, _, _ := strings.Cut(rest, "/")
+		if !slices.Contains(below, folder+name) {
+			return ""
+		}
+		return name
+	}
+	experiments := slices.DeleteFunc(slices.Clone(below), func(pkg string) bool { return pkg != folder+experimentOf(pkg) })
 	if len(experiments) < 10 {
 		t.Fatalf("only %d experiments below %s: %v", len(experiments), folder, experiments)
 	}
-	packages := append(slices.Clone(experiments), module+"lab/experiments")
+	packages := append(slices.Clone(below), module+"lab/experiments")
 	for _, pkg := range shared {
 		packages = append(packages, module+pkg)
 	}
 	for _, line := range lines(t, append([]string{"-f", `{{.ImportPath}} {{join .Deps " "}}`}, packages...)...) {
 		pkg, rest, _ := strings.Cut(line, " ")
 		deps := strings.Fields(rest)
-		for _, e := range experiments {
-			switch linked := slices.Contains(deps, e); {
-			case pkg == module+"lab/experiments" && !linked:
-				t.Errorf("lab/experiments does not list %s", e)
-			case pkg != module+"lab/experiments" && linked:
-				t.Errorf("%s links the experiment %s", pkg, e)
+		if pkg == module+"lab/experiments" {
+			for _, e := range experiments {
+				if !slices.Contains(deps, e) {
+					t.Errorf("lab/experiments does not list %s", e)
+				}
+			}
+			continue
+		}
+		for _, dep := range deps {
+			if of := experimentOf(dep); of != "" && of != experimentOf(pkg) {
+				t.Errorf("%s links %s of the experiment %s", pkg, dep, of)
 			}
 		}
 	}

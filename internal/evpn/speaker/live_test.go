@@ -21,6 +21,7 @@ import (
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/rib"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -64,7 +65,7 @@ type live struct {
 	t                 *testing.T
 	lab               *topo.Lab
 	far               *topo.Host
-	frr               *topo.FRR
+	frr               *dut.FRR
 	here, there       *strings.Replacer // from what is drawn to what is, and back
 	here4, frr4, frr6 netip.Addr
 	dev               string // w0
@@ -180,7 +181,7 @@ func (l *live) start(bgp, zebra string) {
 	// FRR waits for more that it could say for a second.
 	bgp = routerLine.ReplaceAllString(bgp, "$0\n coalesce-time 50")
 	var err error
-	l.frr, err = l.far.StartFRR(l.t.Context(), topo.FRRConfig{BGP: l.here.Replace(bgp), Zebra: zebra})
+	l.frr, err = dut.StartFRR(l.t.Context(), l.far, dut.FRRConfig{BGP: l.here.Replace(bgp), Zebra: zebra})
 	l.must(err)
 }
 

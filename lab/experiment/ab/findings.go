@@ -48,8 +48,8 @@ func (e evidence) remedy() string {
 	return "Quiet the machine, or raise --rounds or --duration."
 }
 
-// dut is the target that a verdict on r is about.
-func dut(r result.Result) string { return newEvidence(r).DUT }
+// underTest is the target that a verdict on r is about.
+func underTest(r result.Result) string { return newEvidence(r).DUT }
 
 // sentence is the verdict when there is one.
 func (e evidence) sentence() string {

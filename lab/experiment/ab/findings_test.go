@@ -173,13 +173,13 @@ func TestFindings(t *testing.T) {
 }
 
 func TestDUT(t *testing.T) {
-	if got := dut(run(nil)); got != "selvage" {
+	if got := underTest(run(nil)); got != "selvage" {
 		t.Error(got)
 	}
-	if got := dut(run(experimenttest.Without("selvage"))); got != "kernel" {
+	if got := underTest(run(experimenttest.Without("selvage"))); got != "kernel" {
 		t.Error(got)
 	}
-	if got := dut(result.Result{}); got != "" {
+	if got := underTest(result.Result{}); got != "" {
 		t.Error(got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
@@ -25,25 +26,25 @@ func (c *Command) build(ctx context.Context, all *experiment.Labs, name string) 
 
 // startBy starts a target's data path by the control plane that was asked for. Without
 // a tunnel there is nothing to tell.
-func (c *Command) startBy(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, *topo.Control, error) {
+func (c *Command) startBy(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, *dut.Control, error) {
 	if c.Control == evpn {
 		switch c.path(name) {
 		case "kernel":
-			return n.KernelEVPN(ctx, kernelOptions())
+			return dut.KernelEVPN(ctx, n, kernelOptions())
 		case "selvage":
-			return n.SelvageEVPN(ctx, c.selvageOptions(name))
+			return dut.SelvageEVPN(ctx, n, c.selvageOptions(name))
 		}
 	}
 	path, err := c.start(ctx, n, name)
 	return path, nil, err
 }
 
-func kernelOptions() topo.KernelOptions {
-	return topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
+func kernelOptions() dut.KernelOptions {
+	return dut.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
 }
 
-func (c *Command) selvageOptions(name string) topo.SelvageOptions {
-	return topo.SelvageOptions{Binary: c.programs.Of(name, c.SelvageBinary), Encapsulation: c.encapsulation(name)}
+func (c *Command) selvageOptions(name string) dut.SelvageOptions {
+	return dut.SelvageOptions{Binary: c.programs.Of(name, c.SelvageBinary), Encapsulation: c.encapsulation(name)}
 }
 
 // hosts makes hosts and links with their offloads, without a data path.
@@ -66,21 +67,21 @@ func (c *Command) hosts(ctx context.Context, all *experiment.Labs, name string) 
 func (c *Command) start(ctx context.Context, n *topo.TwoHosts, name string) (*topo.Path, error) {
 	switch c.path(name) {
 	case "wire":
-		path, err := n.Wire(ctx, topo.EndOptions{MTU: c.PlainMTU})
+		path, err := dut.Wire(ctx, n, dut.EndOptions{MTU: c.PlainMTU})
 		if err != nil {
 			return nil, err
 		}
 		return path, experiment.SetFeatures(n, c.Offload, "client", "server") // it has a link of its own
 	case "plain":
-		return n.Plain(ctx, topo.EndOptions{MTU: c.PlainMTU})
+		return dut.Plain(ctx, n, dut.EndOptions{MTU: c.PlainMTU})
 	case "limit":
-		return n.Limit(ctx, topo.EndOptions{MTU: c.PlainMTU})
+		return dut.Limit(ctx, n, dut.EndOptions{MTU: c.PlainMTU})
 	case "kernel":
-		return n.Kernel(ctx, kernelOptions())
+		return dut.Kernel(ctx, n, kernelOptions())
 	case "ovs":
-		return n.OVS(ctx, topo.OVSOptions{Encapsulation: c.encapsulation(name)})
+		return dut.OVS(ctx, n, dut.OVSOptions{Encapsulation: c.encapsulation(name)})
 	case "selvage":
-		return n.Selvage(ctx, c.selvageOptions(name))
+		return dut.Selvage(ctx, n, c.selvageOptions(name))
 	}
 	return nil, fmt.Errorf("there is no target %q", name)
 }

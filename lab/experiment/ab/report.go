@@ -20,7 +20,7 @@ var pageTemplate string
 type view struct{ chart.View }
 
 func newView(r result.Result) view {
-	return view{chart.NewView(r, baselineOf(r), dut(r))}
+	return view{chart.NewView(r, baselineOf(r), underTest(r))}
 }
 
 // page writes r as one self-contained page.

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
-	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 )
 
@@ -185,7 +185,7 @@ func (all *round) buildTransits(ctx context.Context) (err error) {
 		if forwarder == nil {
 			continue
 		}
-		o := transit.Options{Experiment: Name, Transit: topo.TransitOptions{UnderlayFamily: all.Family}, Forwarder: forwarder}
+		o := transit.Options{Experiment: Name, Transit: router.Options{UnderlayFamily: all.Family}, Forwarder: forwarder}
 		if s.transit, err = all.testbeds.Build(ctx, s.target, as, o); err != nil {
 			return err
 		}
@@ -195,17 +195,17 @@ func (all *round) buildTransits(ctx context.Context) (err error) {
 
 // transitOf is what a target is between uplinks and underlay, and that experiment's name of
 // it; nil for the wire, which has no host.
-func (c *Command) transitOf(target string) (topo.Forwarder, string) {
+func (c *Command) transitOf(target string) (router.Forwarder, string) {
 	switch c.path(target) {
 	case "limit":
-		return topo.TransitLimit{}, transit.LimitName
+		return router.Limit{}, transit.LimitName
 	case "plain":
-		return topo.TransitKernel{Plain: true}, transit.RouteName
+		return router.Kernel{Plain: true}, transit.RouteName
 	case "kernel":
-		return topo.TransitKernel{}, transit.KernelName
+		return router.Kernel{}, transit.KernelName
 	case "selvage":
 		// The links are veths, on which the edge would choose tc.
-		return topo.TransitSelvage{Binary: c.programs.Of(target, c.SelvageBinary), Encapsulation: c.encapsulation(target), Mode: "native"}, target
+		return router.Selvage{Binary: c.programs.Of(target, c.SelvageBinary), Encapsulation: c.encapsulation(target), Mode: "native"}, target
 	}
 	return nil, ""
 }

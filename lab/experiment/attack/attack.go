@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/selvage/selvage/lab/attacker"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/attack/attacker"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 	"github.com/selvage/selvage/lab/stats"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // Experiment is this one.
@@ -143,14 +143,14 @@ func lacks(target string, need attacker.Need) bool {
 }
 
 // path is a target's data path.
-func (c *Command) path(target string) topo.AttackPath {
+func (c *Command) path(target string) network.Path {
 	switch target {
 	case "kernel":
-		return topo.AttackKernel{}
+		return network.Kernel{}
 	case "ovs":
-		return topo.AttackOVS{}
+		return network.OVS{}
 	}
-	return topo.AttackSelvage{Binary: c.SelvageBinary}
+	return network.Selvage{Binary: c.SelvageBinary}
 }
 
 // commands is the command as kong reads it.

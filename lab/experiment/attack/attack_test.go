@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/selvage/selvage/lab/attacker"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/attack/attacker"
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 )

@@ -194,5 +194,5 @@ func attackAdvice() map[string]map[string]string {
 	}
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return diagnose.Gather(r, summarise, "").DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return diagnose.Gather(r, summarise, "").DUT }

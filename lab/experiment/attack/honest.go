@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/selvage/selvage/lab/attacker"
+	"github.com/selvage/selvage/lab/experiment/attack/attacker"
 	"github.com/selvage/selvage/lab/measure"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/selvage/selvage/lab/attacker"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/attack/attacker"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"

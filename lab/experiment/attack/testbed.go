@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/selvage/selvage/lab/attacker"
+	"github.com/selvage/selvage/lab/experiment/attack/attacker"
+	"github.com/selvage/selvage/lab/experiment/attack/network"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -22,8 +23,8 @@ type testbed struct {
 // besieged is a target's network.
 type besieged struct {
 	lab  *topo.Lab
-	net  *topo.Attack
-	path topo.AttackPath
+	net  *network.Network
+	path network.Path
 	bgp  bool
 	// pairs are the honest ones, of the same segment and of the other; outside those that go by NAT.
 	pairs, outside []*honest
@@ -75,14 +76,14 @@ func (b *testbed) build(ctx context.Context, name string, bgp bool) (*besieged, 
 	}
 	s := &besieged{lab: lab, path: b.options.path(name), bgp: bgp}
 	b.byName[name] = s
-	if s.net, err = topo.NewAttack(ctx, lab, topo.AttackOptions{Ageing: b.options.Ageing, BGP: bgp, Bare: b.options.Bare}); err != nil {
+	if s.net, err = network.New(ctx, lab, network.Options{Ageing: b.options.Ageing, BGP: bgp, Bare: b.options.Bare}); err != nil {
 		return nil, err
 	}
 	if err := s.net.Start(ctx, s.path); err != nil {
 		return nil, err
 	}
 	// Servers close first. What the kernel keeps of that is not what is measured.
-	for _, h := range []*topo.Host{s.net.Outside, s.net.Guest(topo.RoleSame2).Host, s.net.Guest(topo.RoleOther2).Host} {
+	for _, h := range []*topo.Host{s.net.Outside, s.net.Guest(network.RoleSame2).Host, s.net.Guest(network.RoleOther2).Host} {
 		if err := h.SysctlSet("net/ipv4/tcp_max_tw_buckets", "8192"); err != nil {
 			return nil, err
 		}
@@ -97,12 +98,12 @@ func (s *besieged) honestPairs(ctx context.Context, a attacker.Attack) ([]*hones
 		pairs = &s.outside
 	}
 	if len(*pairs) == 0 {
-		for i, roles := range [][2]string{{topo.RoleSame1, topo.RoleSame2}, {topo.RoleOther1, topo.RoleOther2}} {
+		for i, roles := range [][2]string{{network.RoleSame1, network.RoleSame2}, {network.RoleOther1, network.RoleOther2}} {
 			h := &honest{name: pairNames()[i], number: i}
 			server := s.net.Guest(roles[1])
 			h.ends.Client, h.ends.Server, h.ends.Addr = s.net.Guest(roles[0]).Host, server.Host, server.V4
 			if a.Outside {
-				h.ends.Server, h.ends.Addr = s.net.Outside, topo.AttackOutside(i)
+				h.ends.Server, h.ends.Addr = s.net.Outside, network.Outside(i)
 			}
 			*pairs = append(*pairs, h)
 		}
@@ -121,7 +122,7 @@ func (s *besieged) target(name string) result.Target {
 }
 
 // attackTopology is the picture of the network.
-func attackTopology(n *topo.Attack) result.Topology {
+func attackTopology(n *network.Network) result.Topology {
 	guest := func(role string) result.Node {
 		g := n.Guest(role)
 		return result.Node{Name: role, Role: "client", Addrs: []string{g.V4.String(), g.V6.String()}}
@@ -132,16 +133,16 @@ func attackTopology(n *topo.Attack) result.Topology {
 		return node
 	}
 	host := func(name string, number int) result.Node {
-		return result.Node{Name: name, Role: "host", Addrs: []string{topo.AttackTEP(number, 4).String()}}
+		return result.Node{Name: name, Role: "host", Addrs: []string{network.TEP(number, 4).String()}}
 	}
 	nodes := []result.Node{
-		guest(topo.RoleSame1), guest(topo.RoleAttacker), guest(topo.RoleOther1), host("host A", 1), host("host B", 2),
-		server(topo.RoleSame2), server(topo.RoleOther2), host("stranger", topo.AttackStranger),
+		guest(network.RoleSame1), guest(network.RoleAttacker), guest(network.RoleOther1), host("host A", 1), host("host B", 2),
+		server(network.RoleSame2), server(network.RoleOther2), host("stranger", network.Stranger),
 	}
 	link := func(a, b, role string, mtu int) result.Link { return result.Link{A: a, B: b, Role: role, MTU: mtu} }
 	return result.Topology{Nodes: nodes, Links: []result.Link{
-		link(topo.RoleSame1, "host A", "access", 1450), link(topo.RoleAttacker, "host A", "access", 1450), link(topo.RoleOther1, "host A", "access", 1450),
-		link("host A", "host B", "underlay", 1500), link("host B", topo.RoleSame2, "access", 1450), link("host B", topo.RoleOther2, "access", 1450),
+		link(network.RoleSame1, "host A", "access", 1450), link(network.RoleAttacker, "host A", "access", 1450), link(network.RoleOther1, "host A", "access", 1450),
+		link("host A", "host B", "underlay", 1500), link("host B", network.RoleSame2, "access", 1450), link("host B", network.RoleOther2, "access", 1450),
 		link("stranger", "host A", "underlay", 1500),
 	}}
 }

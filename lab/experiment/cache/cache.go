@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
-	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 )
 
@@ -83,8 +83,8 @@ func (c *Command) checkCases() error {
 		if slices.Contains(c.Routes[:i], n) {
 			return fmt.Errorf("--routes: %d is named twice", n)
 		}
-		if n < 0 || n > topo.MostRoutes {
-			return fmt.Errorf("--routes: %d is not within 0 … %d", n, topo.MostRoutes)
+		if n < 0 || n > router.MostRoutes {
+			return fmt.Errorf("--routes: %d is not within 0 … %d", n, router.MostRoutes)
 		}
 	}
 	if len(c.Routes) == 0 {
@@ -169,8 +169,8 @@ func (c *Command) buildAll(ctx context.Context, r *transit.Run, version string) 
 func (c *Command) options(target string, routes int) transit.Options {
 	return transit.Options{
 		Experiment: Name,
-		Transit:    topo.TransitOptions{Routes: routes},
-		Forwarder: topo.TransitSelvage{
+		Transit:    router.Options{Routes: routes},
+		Forwarder: router.Selvage{
 			Binary: c.SelvageBinary, Encapsulation: c.Encap, Mode: c.SelvageTransit,
 			NoFlowCache: target == CacheOff, FlowCacheSize: transit.CacheSize(slices.Max(c.Flows)),
 		},

@@ -198,5 +198,5 @@ func signed(ns float64) string {
 	return stats.Figure(ns)
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return diagnose.Gather(r, summarise, CacheOff).DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return diagnose.Gather(r, summarise, CacheOff).DUT }

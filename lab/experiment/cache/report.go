@@ -205,7 +205,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, CacheOff, dut(r))
+	v := chart.NewView(r, CacheOff, underTest(r))
 	v.Colors = map[string]string{CacheOff: "k-wire", CacheOn: "k-selvage"}
 	return view{v}
 }

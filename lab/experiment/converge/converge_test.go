@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/converge/fabric"
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // parse reads a command line.
@@ -88,7 +88,7 @@ func TestConverged(t *testing.T) {
 		{Options: options, Late: 3 * ms, Flows: []measure.OutageFlow{{Breaks: []measure.OutageBreak{hole(10_001*ms, 10_052*ms), {LastSeq: 8, NextSeq: 9, LastSent: 12_000 * ms, NextSent: 12_001 * ms, LastArrived: 12_000 * ms, NextArrived: 12_052 * ms}}}, {Breaks: []measure.OutageBreak{hole(9500*ms, 9508*ms)}}}},
 		{Options: options, Flows: []measure.OutageFlow{{Breaks: []measure.OutageBreak{hole(10_002*ms, 10_113*ms)}}, {Breaks: []measure.OutageBreak{hole(14_000*ms, 14_021*ms)}}}},
 	}
-	ways := []topo.Way{{Name: "from B"}, {Name: "from C"}}
+	ways := []fabric.Way{{Name: "from B"}, {Name: "from C"}}
 	at := func(after time.Duration) time.Time { return wall.Add(after) }
 	metrics := func(s result.Sample, want map[string]float64) {
 		t.Helper()

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment/converge/fabric"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // convergePort is that of the first way's flows; each way has a port of its own, as some have
@@ -53,7 +53,7 @@ func (c *Command) flowsOf(caseName string) int {
 
 // start starts the flows of a case. Those to the service have one port: any of its hosts
 // answers any of them.
-func (c *Command) start(ctx context.Context, caseName string, ways []topo.Way) (wayRuns, error) {
+func (c *Command) start(ctx context.Context, caseName string, ways []fabric.Way) (wayRuns, error) {
 	var all wayRuns
 	for i, w := range ways {
 		port := convergePort + i
@@ -73,29 +73,29 @@ func (c *Command) start(ctx context.Context, caseName string, ways []topo.Way) (
 }
 
 // event has something happen once, and waits until all is as before.
-func (c *Command) event(ctx context.Context, fabric *topo.Converge, caseName string) (s result.Sample, err error) {
-	if err := fabric.Ready(ctx); err != nil {
+func (c *Command) event(ctx context.Context, n *fabric.Fabric, caseName string) (s result.Sample, err error) {
+	if err := n.Ready(ctx); err != nil {
 		return s, err
 	}
-	ways := fabric.Ways(caseName)
+	ways := n.Ways(caseName)
 	runs, err := c.start(ctx, caseName, ways)
 	if err != nil {
 		return s, err
 	}
 	defer runs.kill()
-	wire, err := fabric.Listen(ctx)
+	wire, err := n.Listen(ctx)
 	if err != nil {
 		return s, err
 	}
-	var steps topo.WireSteps
+	var steps fabric.WireSteps
 	var noticed time.Time
-	ordeal := inject.Trial{Fault: fabric.Fault(caseName), Flows: runs, Watch: c.Watch, Patience: convergePatience, Ready: fabric.Ready, Asked: func(ctx context.Context, k *inject.Times) error {
+	ordeal := inject.Trial{Fault: n.Fault(caseName), Flows: runs, Watch: c.Watch, Patience: convergePatience, Ready: n.Ready, Asked: func(ctx context.Context, k *inject.Times) error {
 		var received, reported error
 		if err := wire.Stop(); err != nil {
 			return err
 		}
 		steps, received = wire.Steps(k.Wall)
-		noticed, reported = fabric.Noticed(ctx, caseName, k.Wall)
+		noticed, reported = n.Noticed(ctx, caseName, k.Wall)
 		return errors.Join(received, reported)
 	}}
 	k, err := ordeal.Perform(ctx)
@@ -118,7 +118,7 @@ func (c *Command) event(ctx context.Context, fabric *topo.Converge, caseName str
 }
 
 // converged is what the flows say of an event. at are the times of all steps but the last.
-func converged(k inject.Times, caseName string, ways []topo.Way, outages []*measure.Outage, at []time.Time) result.Sample {
+func converged(k inject.Times, caseName string, ways []fabric.Way, outages []*measure.Outage, at []time.Time) result.Sample {
 	s := result.Sample{Duration: (k.End - k.Quiet).Seconds(), Metrics: map[string]float64{}, Series: map[string][]float64{}}
 	until := k.Mend - inject.QuietAfter/2            // what breaks later, breaks by the mending
 	if caseName == RRRestart || caseName == RRLoss { // coming back is part of the question

@@ -314,5 +314,5 @@ func (e evidence) few() result.Finding {
 	return result.Finding{Topic: "Quantiles", Text: fmt.Sprintf("with fewer than %d outages, the p99 is the largest one (%s). Raise --rounds or --flows.", fewOutages, strings.Join(words, ", "))}
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return newEvidence(r).DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return newEvidence(r).DUT }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/converge/fabric"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -36,7 +37,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
 		Parameters: c.parameters(), Samples: []result.Sample{},
 	}
-	testbed := &testbed{options: c, byName: map[string]*topo.Converge{}}
+	testbed := &testbed{options: c, byName: map[string]*fabric.Fabric{}}
 	if r.Environment, err = inject.Environment(ctx, console.Version); err == nil {
 		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
 	}
@@ -49,7 +50,7 @@ type testbed struct {
 	options *Command
 	uplinks int // of those that are up
 	labs    map[string]*topo.Lab
-	byName  map[string]*topo.Converge
+	byName  map[string]*fabric.Fabric
 }
 
 func (b *testbed) close() error {
@@ -96,14 +97,14 @@ func (b *testbed) build(ctx context.Context, name string) (err error) {
 	if b.labs[name], err = topo.New(ctx, "converge "+name); err != nil {
 		return err
 	}
-	b.byName[name], err = topo.NewConverge(ctx, b.labs[name], topo.ConvergeOptions{
+	b.byName[name], err = fabric.New(ctx, b.labs[name], fabric.Options{
 		Path: name, Binary: b.options.SelvageBinary, Reflectors: b.options.Reflectors, Liveness: b.options.Liveness, Uplinks: b.uplinks,
 	})
 	return err
 }
 
 // describeOnce adds a target to the result.
-func describeOnce(r *result.Result, name string, n *topo.Converge) {
+func describeOnce(r *result.Result, name string, n *fabric.Fabric) {
 	for _, c := range r.Targets {
 		if c.Name == name {
 			return

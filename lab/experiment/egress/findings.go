@@ -142,5 +142,5 @@ func (e evidence) opened() string {
 	return text + "."
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return newEvidence(r).DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return newEvidence(r).DUT }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/selvage/selvage/lab/experiment/egress/network"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -15,8 +16,8 @@ import (
 // exit is a target with hosts and links of its own, which stay up from the first sample
 // to the last. Only the rate of its wires changes.
 type exit struct {
-	net  *topo.Egress
-	path topo.EgressPath
+	net  *network.Network
+	path network.Path
 	wire uint64 // bits a second in force, 0 for none
 }
 
@@ -43,7 +44,7 @@ func (c *Command) build(ctx context.Context, all *exits, name string) (*exit, er
 	}
 	all.labs = append(all.labs, lab)
 	e := &exit{path: c.path(name)}
-	if e.net, err = topo.NewEgress(ctx, lab, topo.EgressOptions{UnderlayMTU: c.UnderlayMTU}); err != nil {
+	if e.net, err = network.New(ctx, lab, network.Options{UnderlayMTU: c.UnderlayMTU}); err != nil {
 		return nil, fmt.Errorf("target %s: %w", name, err)
 	}
 	if err = e.net.Start(ctx, e.path); err != nil {
@@ -58,15 +59,15 @@ func (c *Command) build(ctx context.Context, all *exits, name string) (*exit, er
 }
 
 // path is a target's data path.
-func (c *Command) path(name string) topo.EgressPath {
+func (c *Command) path(name string) network.Path {
 	off := strings.HasSuffix(name, ChecksumOff)
 	switch baseOf(name) {
 	case Routing:
-		return topo.EgressKernel{Plain: true}
+		return network.Kernel{Plain: true}
 	case stats.Kernel:
-		return topo.EgressKernel{NoChecksum: off}
+		return network.Kernel{NoChecksum: off}
 	}
-	return topo.EgressSelvage{Binary: c.SelvageBinary, NoChecksum: off}
+	return network.Selvage{Binary: c.SelvageBinary, NoChecksum: off}
 }
 
 // rate puts the rate of the wires in force.
@@ -91,9 +92,9 @@ func (e *exit) ends(stage string) measure.Ends {
 	case StageTunnel:
 		return measure.Ends{Client: n.Node, Server: n.Gateway, Addr: n.Endpoint()}
 	case StageRouted:
-		return measure.Ends{Client: n.Workload, Server: n.Target, Addr: topo.EgressRouted}
+		return measure.Ends{Client: n.Workload, Server: n.Target, Addr: network.RoutedAddr}
 	}
-	return measure.Ends{Client: n.Workload, Server: n.Target, Addr: topo.EgressTranslated}
+	return measure.Ends{Client: n.Workload, Server: n.Target, Addr: network.TranslatedAddr}
 }
 
 // prove says what is wrong with the addresses that the target sees: the workload's own
@@ -106,9 +107,9 @@ func (e *exit) prove(stage string) error {
 	switch {
 	case err != nil:
 		return err
-	case stage == StageEgress && from == topo.EgressWorkload:
+	case stage == StageEgress && from == network.WorkloadAddr:
 		return fmt.Errorf("the target sees the workload's own address %s: nothing translates it", from)
-	case stage == StageRouted && from != topo.EgressWorkload:
+	case stage == StageRouted && from != network.WorkloadAddr:
 		return fmt.Errorf("the target sees %s: something translates what is only to be routed", from)
 	}
 	return nil
@@ -126,14 +127,14 @@ func (c *Command) target(name string, e *exit) result.Target {
 }
 
 // egressTopology is the picture of the network.
-func egressTopology(n *topo.Egress) result.Topology {
+func egressTopology(n *network.Network) result.Topology {
 	node, gateway := n.TEPs()
 	return result.Topology{
 		Nodes: []result.Node{
-			{Name: "workload", Role: "client", Addrs: []string{topo.EgressWorkload.String()}},
+			{Name: "workload", Role: "client", Addrs: []string{network.WorkloadAddr.String()}},
 			{Name: "node", Role: "host", Addrs: []string{node.String()}},
 			{Name: "gateway", Role: "host", Addrs: []string{gateway.String()}},
-			{Name: "target", Role: "server", Addrs: []string{topo.EgressTranslated.String(), topo.EgressRouted.String()}},
+			{Name: "target", Role: "server", Addrs: []string{network.TranslatedAddr.String(), network.RoutedAddr.String()}},
 		},
 		Links: []result.Link{
 			{A: "workload", B: "node", Role: "access", MTU: n.Options.InnerMTU},

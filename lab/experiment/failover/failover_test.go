@@ -10,7 +10,6 @@ import (
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // parse reads a command line.
@@ -77,7 +76,7 @@ func TestKillingSample(t *testing.T) {
 	const ms = time.Millisecond
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	k := inject.Times{Quiet: 9000 * ms, Begin: 10_000 * ms, Injected: 10_004 * ms, Mend: 13_000 * ms, End: 15_000 * ms, Wall: wall}
-	k.Steps = topo.FailoverSteps{Noticed: wall.Add(152 * ms), Written: wall.Add(155 * ms), Announced: wall.Add(158 * ms)}
+	k.Steps = inject.Steps{Noticed: wall.Add(152 * ms), Written: wall.Add(155 * ms), Announced: wall.Add(158 * ms)}
 	// hole is a break of a flow that sends each millisecond, between two arrivals.
 	hole := func(from, to time.Duration) measure.OutageBreak {
 		n := uint32((to - from) / ms)
@@ -114,7 +113,7 @@ func TestKillingSample(t *testing.T) {
 	if got := s.Series[inject.StallSeries]; len(got) != 5 || got[0] != 350 {
 		t.Errorf("stalls %v, want 350 ms first", got)
 	}
-	k.Steps = topo.FailoverSteps{Noticed: wall.Add(152 * ms), Announced: wall.Add(500 * ms)} // after packets had passed
+	k.Steps = inject.Steps{Noticed: wall.Add(152 * ms), Announced: wall.Add(500 * ms)} // after packets had passed
 	s = sampleOfKill(k, outage)
 	if _, written := s.Metrics["step_written"]; written || s.Metrics["step_announced"] != 18 || s.Metrics["step_forwarded"] != 0 {
 		t.Errorf("steps that were not needed: %v", s.Metrics)

@@ -269,5 +269,5 @@ func (e evidence) peer() result.Finding {
 	return result.Finding{}
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return diagnose.Gather(r, summarise, "").DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return diagnose.Gather(r, summarise, "").DUT }

@@ -9,12 +9,11 @@ import (
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // kill kills once, and waits until all is as before.
 func (c *Command) kill(ctx context.Context, testbed *testbed, s killStep) (result.Sample, error) {
-	fault := testbed.Faults[slices.IndexFunc(testbed.Faults, func(f topo.Fault) bool { return f.Name == s.fault })]
+	fault := testbed.Faults[slices.IndexFunc(testbed.Faults, func(f inject.Fault) bool { return f.Name == s.fault })]
 	run, err := measure.StartOutage(ctx, measure.Ends{Client: testbed.Source, Server: testbed.Target, Addr: testbed.Addr}, measure.OutageOptions{
 		Flows: c.Flows, Interval: c.Interval, Connections: c.Connections, LineInterval: c.LineInterval,
 	})

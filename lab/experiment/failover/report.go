@@ -247,7 +247,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, "", dut(r))
+	v := chart.NewView(r, "", underTest(r))
 	return view{v}
 }
 

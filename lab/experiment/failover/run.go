@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/failover/network"
 	"github.com/selvage/selvage/lab/inject"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -58,7 +59,7 @@ func stepsOf(plan []killStep) []experiment.Step {
 
 // testbed is the network of a run.
 type testbed struct {
-	*topo.Failover
+	*network.Network
 	lab   *topo.Lab
 	kills int // in it
 }
@@ -102,10 +103,10 @@ func (c *Command) build(ctx context.Context, testbed *testbed) (err error) {
 	if testbed.lab, err = topo.New(ctx, "failover "+c.What); err != nil {
 		return err
 	}
-	build := map[string]func(context.Context, *topo.Lab, topo.FailoverOptions) (*topo.Failover, error){
-		"gateway": topo.NewFailoverGateway, "tep": topo.NewFailoverTEP, "edge": topo.NewFailoverEdge,
+	build := map[string]func(context.Context, *topo.Lab, network.Options) (*network.Network, error){
+		"gateway": network.NewGateway, "tep": network.NewTEP, "edge": network.NewEdge,
 	}[c.What]
-	testbed.Failover, err = build(ctx, testbed.lab, topo.FailoverOptions{Binary: c.SelvageBinary, Liveness: c.Liveness, Multiplier: c.Multiplier})
+	testbed.Network, err = build(ctx, testbed.lab, network.Options{Binary: c.SelvageBinary, Liveness: c.Liveness, Multiplier: c.Multiplier})
 	testbed.kills = 0
 	return err
 }

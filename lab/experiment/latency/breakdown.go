@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/lab/breakdown"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
@@ -228,7 +229,7 @@ func openStamps(testbed *policed, caseName Broken) (takenStamps, error) {
 		namespaces = append(namespaces, netnsOf(testbed.net.B))
 	}
 	for place, host := range hosts {
-		s, err := datapath.OpenStamps("", host.EdgeName())
+		s, err := datapath.OpenStamps("", dut.EdgeName(host))
 		if err != nil {
 			return nil, errors.Join(err, all.close())
 		}

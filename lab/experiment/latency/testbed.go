@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/experiment/latency/filter"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -95,14 +97,14 @@ func (c *Command) startPath(ctx context.Context, n *topo.TwoHosts, target string
 	var half func() topo.Half
 	switch c.programs.Path(target, target) {
 	case "plain":
-		return n.Plain(ctx, topo.EndOptions{MTU: n.Options.InnerMTU})
+		return dut.Plain(ctx, n, dut.EndOptions{MTU: n.Options.InnerMTU})
 	case stats.Kernel:
-		half = func() topo.Half { return topo.FirewallKernel{KernelHalf: topo.KernelHalf{NoUDPCsum: true}} }
+		half = func() topo.Half { return filter.Kernel{KernelHalf: dut.KernelHalf{NoUDPCsum: true}} }
 	case "ovs":
-		half = func() topo.Half { return topo.NewFirewallOVS(topo.OVSOptions{}) }
+		half = func() topo.Half { return filter.NewOVS(dut.OVSOptions{}) }
 	case "selvage", timedTarget:
 		half = func() topo.Half {
-			return topo.NewFirewallSelvage(topo.SelvageOptions{Binary: c.programs.Of(target, c.SelvageBinary), Timing: target == timedTarget})
+			return filter.NewSelvage(dut.SelvageOptions{Binary: c.programs.Of(target, c.SelvageBinary), Timing: target == timedTarget})
 		}
 	default:
 		return nil, fmt.Errorf("there is no target %q", target)
@@ -128,7 +130,7 @@ func (b *policed) police(ctx context.Context, sweep []int, rules int) error {
 		b.policy = sweepPolicy(rules, index)
 	}
 	began := time.Now()
-	if err := b.path.Police(ctx, b.policy); err != nil {
+	if err := filter.Police(ctx, b.path, b.policy); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, enforceTime)
@@ -187,13 +189,13 @@ func (b *policed) prove(ctx context.Context) error {
 	if b.policy == nil {
 		return b.distinguish()
 	}
-	if _, err := b.path.Passed(ctx); err != nil {
+	if _, err := filter.Passed(ctx, b.path); err != nil {
 		return err
 	}
 	if err := b.distinguish(); err != nil {
 		return err
 	}
-	passed, err := b.path.Passed(ctx)
+	passed, err := filter.Passed(ctx, b.path)
 	if err == nil && passed == 0 {
 		err = errors.New("a connection passed, and a firewall on its way did not count it: packets go round it")
 	}

@@ -156,5 +156,5 @@ func (e evidence) samples(name, caseName string) []result.Sample {
 	return found
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return diagnose.Gather(r, summarise, stats.Baseline).DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return diagnose.Gather(r, summarise, stats.Baseline).DUT }

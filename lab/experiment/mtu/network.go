@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
@@ -83,16 +84,16 @@ func (c *Command) start(ctx context.Context, n *topo.TwoHosts, setting, name str
 	guest := n.Options.InnerMTU
 	switch experiment.PathOf(name) {
 	case "plain":
-		return n.Plain(ctx, topo.EndOptions{MTU: guest})
+		return dut.Plain(ctx, n, dut.EndOptions{MTU: guest})
 	case "kernel":
-		o := topo.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
+		o := dut.KernelOptions{NoUDPCsum: true, UDP6ZeroCsumTx: true, UDP6ZeroCsumRx: true}
 		o.TunnelMTU = min(guest, c.pathMTU(name, n.Options.UnderlayMTU))
 		if setting == tooBig {
 			o.TunnelMTU = guest
 		}
-		return n.Kernel(ctx, o)
+		return dut.Kernel(ctx, n, o)
 	}
-	return n.Selvage(ctx, topo.SelvageOptions{
+	return dut.Selvage(ctx, n, dut.SelvageOptions{
 		Binary: c.SelvageBinary, Encapsulation: c.paths().Encapsulation(name), NoClamp: setting == tooBig,
 	})
 }
@@ -100,10 +101,10 @@ func (c *Command) start(ctx context.Context, n *topo.TwoHosts, setting, name str
 // clamp has the hosts' bridges lower the MSS, where the data path does not by
 // itself, and keeps "too big" messages from the guests, so that nothing else helps.
 func (c *Command) clamp(ctx context.Context, n *topo.TwoHosts, name string) error {
-	errs := []error{n.Client.DropTooBig(ctx), n.Server.DropTooBig(ctx)}
+	errs := []error{dut.DropTooBig(ctx, n.Client), dut.DropTooBig(ctx, n.Server)}
 	if experiment.PathOf(name) != "selvage" {
 		mtu := c.pathMTU("kernel", n.Options.UnderlayMTU) // plain's too, for equal segments
-		errs = append(errs, n.A.ClampMSS(ctx, mtu), n.B.ClampMSS(ctx, mtu))
+		errs = append(errs, dut.ClampMSS(ctx, n.A, mtu), dut.ClampMSS(ctx, n.B, mtu))
 	}
 	return errors.Join(errs...)
 }

@@ -219,7 +219,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, stats.Baseline, dut(r))
+	v := chart.NewView(r, stats.Baseline, underTest(r))
 	return view{v}
 }
 

@@ -151,7 +151,7 @@ func KindWords(kind string) string {
 	return kind
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string {
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string {
 	return diagnose.Gather(r, summarise, baseline).DUT
 }

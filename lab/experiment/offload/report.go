@@ -290,7 +290,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, baseline, dut(r))
+	v := chart.NewView(r, baseline, underTest(r))
 	return newView(v)
 }
 

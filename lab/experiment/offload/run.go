@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
-	"github.com/selvage/selvage/lab/topo"
 )
 
 // measure builds the targets, takes all samples, and sets and removes everything as it
@@ -52,7 +52,7 @@ func (c *Command) prepare(ctx context.Context, all *switchedTestbeds, r *result.
 		d := result.Target{Name: name, InnerMTU: c.innerMTU()}
 		for _, e := range c.Encap {
 			b, err := c.buildTestbed(ctx, all, name, e)
-			if errors.Is(err, topo.ErrNoDevice) {
+			if errors.Is(err, dut.ErrNoDevice) {
 				p.Note("%s is not measured with %s: this kernel has no such device", name, e)
 				r.Parameters[name+"_without"] = strings.TrimPrefix(r.Parameters[name+"_without"]+", "+string(e), ", ")
 				continue

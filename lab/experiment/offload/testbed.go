@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -42,7 +43,7 @@ func (all *switchedTestbeds) close() error {
 }
 
 // buildTestbed makes the network of a target and starts its data path. The error is
-// topo.ErrNoDevice where the kernel has no device of the encapsulation.
+// dut.ErrNoDevice where the kernel has no device of the encapsulation.
 func (c *Command) buildTestbed(ctx context.Context, all *switchedTestbeds, target string, e overlay.Encapsulation) (b *switchedTestbed, err error) {
 	defer func() {
 		if err != nil {
@@ -63,11 +64,11 @@ func (c *Command) buildTestbed(ctx context.Context, all *switchedTestbeds, targe
 	}
 	var devices []string
 	if target == "kernel" {
-		devices = []string{topo.TunnelName, "br0"}
-		half := topo.KernelTunnel{Encapsulation: e}
+		devices = []string{dut.TunnelName, "br0"}
+		half := dut.KernelTunnel{Encapsulation: e}
 		b.path, err = b.net.Build(ctx, half, half)
 	} else {
-		b.path, err = b.net.Selvage(ctx, topo.SelvageOptions{Binary: c.SelvageBinary, Encapsulation: e})
+		b.path, err = dut.Selvage(ctx, b.net, dut.SelvageOptions{Binary: c.SelvageBinary, Encapsulation: e})
 	}
 	if err != nil {
 		return nil, err

@@ -172,5 +172,5 @@ func (e evidence) title(name string) string {
 	return e.Evidence.Title(name)
 }
 
-// dut is the target that a verdict on r is about, "" for none.
-func dut(r result.Result) string { return diagnose.Gather(r, summarise, stats.Limit).DUT }
+// underTest is the target that a verdict on r is about, "" for none.
+func underTest(r result.Result) string { return diagnose.Gather(r, summarise, stats.Limit).DUT }

@@ -285,7 +285,7 @@ var pageTemplate string
 
 // viewOf prepares r for drawing.
 func viewOf(r result.Result) view {
-	v := chart.NewView(r, stats.Limit, dut(r))
+	v := chart.NewView(r, stats.Limit, underTest(r))
 	return view{v}
 }
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/gen"
-	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 )
 
@@ -133,7 +133,7 @@ func TestRfc2544Builds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"old": "/bin/sh", "selvage": "/bin/ls"} {
-		if got, ok := c.forwarder(name).(topo.TransitSelvage); !ok || got.Binary != want {
+		if got, ok := c.forwarder(name).(router.Selvage); !ok || got.Binary != want {
 			t.Errorf("%s is %+v", name, got)
 		}
 	}

@@ -3,6 +3,7 @@ package rfc2544
 import (
 	"slices"
 
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 )
@@ -11,29 +12,29 @@ import (
 func (c *Command) options(target string) transit.Options {
 	return transit.Options{
 		Experiment: Name,
-		Transit:    topo.TransitOptions{Pairs: c.Scenario, Family: c.Family, UnderlayFamily: c.Underlay},
+		Transit:    router.Options{Pairs: c.Scenario, Family: c.Family, UnderlayFamily: c.Underlay},
 		Split:      c.Cores == "split",
 		Forwarder:  c.forwarder(target),
 	}
 }
 
-func (c *Command) forwarder(target string) topo.Forwarder {
+func (c *Command) forwarder(target string) router.Forwarder {
 	switch target {
 	case transit.LimitName:
-		return topo.TransitLimit{}
+		return router.Limit{}
 	case transit.KernelName:
-		return topo.TransitKernel{}
+		return router.Kernel{}
 	case transit.RouteName:
-		return topo.TransitKernel{Plain: true}
+		return router.Kernel{Plain: true}
 	case transit.OVSName:
-		return topo.TransitOVS{}
+		return router.OVS{}
 	}
 	mode := c.SelvageTransit
 	if target == transit.TCName {
 		mode = "tc"
 	}
 	flows := slices.Max(append(c.FlowSweep, c.Flows))
-	return topo.TransitSelvage{
+	return router.Selvage{
 		Binary: c.programs.Of(target, c.SelvageBinary), Encapsulation: transitEncapsulation(target), Mode: mode, FlowCacheSize: transit.CacheSize(flows),
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/gen"
-	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 	"github.com/selvage/selvage/test/pkttest/check"
 	"github.com/selvage/selvage/test/tier"
@@ -152,7 +152,7 @@ func TestLossIsNamed(t *testing.T) {
 }
 
 // listen opens a packet socket on an interface of the tester.
-func listen(t *testing.T, n *topo.Transit, name string) int {
+func listen(t *testing.T, n *router.Transit, name string) int {
 	t.Helper()
 	index, err := n.Tester.Index(name)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
@@ -64,13 +65,13 @@ func TestKernelVXLAN(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		family   int
-		kernel   topo.KernelHalf
+		kernel   dut.KernelHalf
 		checksum bool // the edge sends them
 	}{
-		{"IPv4", 4, topo.KernelHalf{}, false},
-		{"IPv6", 6, topo.KernelHalf{UDP6ZeroCsumRx: true}, false},
-		{"IPv6WithoutChecksums", 6, topo.KernelHalf{UDP6ZeroCsumRx: true, UDP6ZeroCsumTx: true}, false},
-		{"IPv6ChecksumsDemanded", 6, topo.KernelHalf{}, true},
+		{"IPv4", 4, dut.KernelHalf{}, false},
+		{"IPv6", 6, dut.KernelHalf{UDP6ZeroCsumRx: true}, false},
+		{"IPv6WithoutChecksums", 6, dut.KernelHalf{UDP6ZeroCsumRx: true, UDP6ZeroCsumTx: true}, false},
+		{"IPv6ChecksumsDemanded", 6, dut.KernelHalf{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,10 +87,10 @@ func TestOpenVSwitch(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		family int
-		ovs    topo.OVSHalf
+		ovs    dut.OVSHalf
 	}{
-		{"IPv4", 4, topo.OVSHalf{}},
-		{"IPv6", 6, topo.OVSHalf{UDPChecksum: true}},
+		{"IPv4", 4, dut.OVSHalf{}},
+		{"IPv6", 6, dut.OVSHalf{UDPChecksum: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +135,7 @@ type segments int
 
 const (
 	large segments = iota // whole, up to 64 kB
-	small                 // cut before Open vSwitch, see topo.OVSHalf
+	small                 // cut before Open vSwitch, see dut.OVSHalf
 )
 
 // carries proves that the overlay does what a wire does.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -41,7 +42,7 @@ func TestOpenVSwitchEncapsulations(t *testing.T) {
 			t.Parallel()
 			n := harness.NewTwoHosts(t, roomy(c.family))
 			ours := n.Ours(c.encapsulation, c.more...)
-			peer := topo.OVSHalf{Encapsulation: c.encapsulation, UDPChecksum: c.family == 6 && c.encapsulation == overlay.Geneve}
+			peer := dut.OVSHalf{Encapsulation: c.encapsulation, UDPChecksum: c.family == 6 && c.encapsulation == overlay.Geneve}
 			bothRoles(n, ours, peer, small, c.then)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -51,7 +52,7 @@ func plug(n *harness.Hub, end, host *topo.Host, port string, number int) {
 func run(n *harness.Hub) {
 	n.T.Helper()
 	for i, h := range n.Hosts {
-		n.Start(h, h.EdgeName(), config(n, i).yaml())
+		n.Start(h, dut.EdgeName(h), config(n, i).yaml())
 	}
 	for _, h := range n.Hosts {
 		n.Resolved(h.Name)
@@ -60,7 +61,7 @@ func run(n *harness.Hub) {
 
 func config(n *harness.Hub, i int) edgeConfig {
 	return edgeConfig{
-		name: n.Hosts[i].EdgeName(), tep: n.Teps[i], ports: []string{topo.AccessName},
+		name: dut.EdgeName(n.Hosts[i]), tep: n.Teps[i], ports: []string{topo.AccessName},
 		remotes: append(append([]netip.Addr{}, n.Teps[:i]...), n.Teps[i+1:]...),
 	}
 }

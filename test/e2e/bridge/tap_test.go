@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -65,8 +66,8 @@ func tapWorks(n *harness.TwoHosts, offload bool) {
 	n.Topology = tapPicture
 	vm, c := plugGuest(n, offload)
 	n.Record()
-	n.Start(n.A, n.A.EdgeName(), edgeConfig{name: n.A.EdgeName(), tep: n.TEPA, remotes: []netip.Addr{n.TEPB}, ports: []string{"tap0"}}.yaml())
-	n.Start(n.B, n.B.EdgeName(), edgeConfig{name: n.B.EdgeName(), tep: n.TEPB, remotes: []netip.Addr{n.TEPA}, ports: []string{topo.AccessName}}.yaml())
+	n.Start(n.A, dut.EdgeName(n.A), edgeConfig{name: dut.EdgeName(n.A), tep: n.TEPA, remotes: []netip.Addr{n.TEPB}, ports: []string{"tap0"}}.yaml())
+	n.Start(n.B, dut.EdgeName(n.B), edgeConfig{name: dut.EdgeName(n.B), tep: n.TEPB, remotes: []netip.Addr{n.TEPA}, ports: []string{topo.AccessName}}.yaml())
 	for _, host := range []string{"hosta", "hostb"} {
 		n.Resolved(host)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/api"
-	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -169,7 +169,7 @@ func TestEVPNDocumentedFRR(t *testing.T) {
 		found++
 		h, err := n.Topo.Host(fmt.Sprintf("frr%d", found))
 		n.Must(err)
-		f, err := h.StartFRR(n.Ctx, topo.FRRConfig{BGP: config})
+		f, err := dut.StartFRR(n.Ctx, h, dut.FRRConfig{BGP: config})
 		n.Must(err)
 		n.Must(f.Stop(n.Ctx))
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/api"
-	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -17,20 +17,20 @@ import (
 // so are guests as everywhere: guest G of the segment with index S is 10.S.0.G.
 type fabric struct {
 	*harness.Network
-	*topo.EVPN
+	*evpn.Fabric
 	o      fabricOptions
 	guests map[string]harness.Guest
 }
 
 // fabricOptions say what a fabric is made of.
 type fabricOptions struct {
-	topo.EVPNOptions
+	evpn.Options
 	edges    string // what each is: s of Selvage, k of Linux and FRR
 	liveness string // of edges of Selvage with each other
 	more     string // of the configuration of Selvage's edges, in lines of spec
 	// change has the last word on the configuration of an edge of Selvage, by its number.
 	change func(number int, config string) string
-	kernel topo.EVPNKernel
+	kernel evpn.Kernel
 }
 
 // newFabric starts everything; nothing is waited for.
@@ -41,7 +41,7 @@ func newFabric(t *testing.T, picture string, o fabricOptions) *fabric {
 		n.o.Edges = append(n.o.Edges, n.path(kind))
 	}
 	var err error
-	if n.EVPN, err = topo.NewEVPN(n.Ctx, n.Topo, n.o.EVPNOptions); err != nil {
+	if n.Fabric, err = evpn.New(n.Ctx, n.Topo, n.o.Options); err != nil {
 		n.Fail("edges and reflectors start", err)
 	}
 	for _, g := range n.Guests {
@@ -51,11 +51,11 @@ func newFabric(t *testing.T, picture string, o fabricOptions) *fabric {
 	return n
 }
 
-func (n *fabric) path(kind rune) topo.EVPNPath {
+func (n *fabric) path(kind rune) evpn.Path {
 	if kind == 'k' {
 		return n.o.kernel
 	}
-	return topo.EVPNSelvage{Binary: harness.Program, Liveness: n.o.liveness, More: n.o.more, Started: n.Started, Change: func(e *topo.EVPNEdge, config string) string {
+	return evpn.Selvage{Binary: harness.Program, Liveness: n.o.liveness, More: n.o.more, Started: n.Started, Change: func(e *evpn.Edge, config string) string {
 		if n.o.change == nil {
 			return config
 		}
@@ -76,7 +76,7 @@ func (n *fabric) dumpOnFailure() {
 	if !n.T.Failed() {
 		return
 	}
-	for _, e := range n.EVPN.Edges {
+	for _, e := range n.Fabric.Edges {
 		if e.FRR != nil {
 			text, err := e.FRR.Do(n.Ctx, "show bgp l2vpn evpn")
 			n.T.Logf("FRR of %s: %v\n%s", e.Name, err, text)
@@ -95,7 +95,7 @@ func (n *fabric) dumpOnFailure() {
 }
 
 // edge is the one of that number.
-func (n *fabric) edge(number int) *topo.EVPNEdge { return n.EVPN.Edges[number-1] }
+func (n *fabric) edge(number int) *evpn.Edge { return n.Fabric.Edges[number-1] }
 
 // api is that of an edge of Selvage.
 func (n *fabric) api(number int) *api.Client { return n.Ask(n.edge(number).Name) }
@@ -108,15 +108,15 @@ func (n *fabric) up() {
 	for _, r := range n.Reflectors {
 		n.session(r.Addr)
 	}
-	for from := range n.EVPN.Edges {
-		for to := range n.EVPN.Edges {
+	for from := range n.Fabric.Edges {
+		for to := range n.Fabric.Edges {
 			if from != to && n.shares(from+1, to+1) {
 				n.multicast(from+1, to+1)
 			}
 		}
 	}
-	for number := range n.EVPN.Edges {
-		if number++; n.ours(number) && len(n.EVPN.Edges) > 1 {
+	for number := range n.Fabric.Edges {
+		if number++; n.ours(number) && len(n.Fabric.Edges) > 1 {
 			n.Resolved(n.edge(number).Name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // everything.
 func (n *fabric) session(reflector netip.Addr) {
 	n.T.Helper()
-	for i, e := range n.EVPN.Edges {
+	for i, e := range n.Fabric.Edges {
 		n.Fact(fmt.Sprintf("%s has a BGP session with %s", e.Name, reflector), func() error {
 			if e.FRR != nil {
 				return e.FRR.Sessions(n.Ctx, reflector)
@@ -124,7 +124,7 @@ func (n *fabric) forgets(number int, g harness.Guest) {
 
 func (n *fabric) forgotten(number int, g harness.Guest) error {
 	if !n.ours(number) {
-		for _, e := range n.EVPN.Edges {
+		for _, e := range n.Fabric.Edges {
 			if n.fdbHas(number, g.Ether().String(), e.TEP) == nil {
 				return fmt.Errorf("it has it behind %s", e.Name)
 			}

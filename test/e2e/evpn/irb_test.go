@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -32,10 +33,10 @@ func newIRB(t *testing.T, l3 uint32) *fabric {
 	loopbacks := func(number int, config string) string {
 		return strings.Replace(config, "    l3: {", fmt.Sprintf("    loopbacks: [10.255.0.%d, \"fd00:ffff::%[1]d\"]\n    l3: {", number), 1)
 	}
-	n := newFabric(t, irbPicture, fabricOptions{edges: "sks", change: loopbacks, EVPNOptions: topo.EVPNOptions{
+	n := newFabric(t, irbPicture, fabricOptions{edges: "sks", change: loopbacks, Options: evpn.Options{
 		L3VNI:    l3,
-		Segments: []topo.EVPNSegment{{Name: "red", Gateway: true}, {Name: "blue", Gateway: true}, {Name: "green", Gateway: true}},
-		Guests: []topo.EVPNGuestOptions{
+		Segments: []evpn.Segment{{Name: "red", Gateway: true}, {Name: "blue", Gateway: true}, {Name: "green", Gateway: true}},
+		Guests: []evpn.GuestOptions{
 			{Name: "green1", Segment: 2, Number: 1, Edges: []int{0}},
 			{Name: "red1", Number: 1, Edges: []int{0}},
 			{Name: "red2", Number: 2, Edges: []int{1}},
@@ -85,7 +86,7 @@ func TestEVPNRouting(t *testing.T) {
 // hostsKnown: each edge has each guest that it can have a use for where it is.
 func (n *fabric) hostsKnown() {
 	n.T.Helper()
-	for number := 1; number <= len(n.EVPN.Edges); number++ {
+	for number := 1; number <= len(n.Fabric.Edges); number++ {
 		for _, g := range n.all() {
 			if at := behind[g.Name]; at != number && n.has(number, g.Subnet) {
 				n.knows(number, g, at)
@@ -130,7 +131,7 @@ func (n *fabric) moveThere() {
 	}
 	for _, to := range []int{1, 2, 3, 1, 2} {
 		n.moves("mobile", to)
-		for number := 1; number <= len(n.EVPN.Edges); number++ {
+		for number := 1; number <= len(n.Fabric.Edges); number++ {
 			if number != to {
 				n.knows(number, mobile, to)
 			}
@@ -192,8 +193,8 @@ const onePicture = `
      edge1     edge2     Selvage; Linux and FRR
      red1      red2      10.0.0.0/24, VNI 100, no gateway`
 
-func oneEach() []topo.EVPNGuestOptions {
-	return []topo.EVPNGuestOptions{{Name: "red1", Number: 1, Edges: []int{0}}, {Name: "red2", Number: 2, Edges: []int{1}}}
+func oneEach() []evpn.GuestOptions {
+	return []evpn.GuestOptions{{Name: "red1", Number: 1, Edges: []int{0}}, {Name: "red2", Number: 2, Edges: []int{1}}}
 }
 
 // One segment without a gateway, fed over sessions of either family, which are protected.
@@ -201,11 +202,11 @@ func oneEach() []topo.EVPNGuestOptions {
 func TestEVPNBridged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		o     topo.EVPNOptions
+		o     evpn.Options
 		flood bool
 	}{
-		{"SessionsIPv4MD5", topo.EVPNOptions{Password: "between-us"}, false},
-		{"SessionsIPv6MD5", topo.EVPNOptions{SessionFamily: 6, Password: "between-us"}, true},
+		{"SessionsIPv4MD5", evpn.Options{Password: "between-us"}, false},
+		{"SessionsIPv6MD5", evpn.Options{SessionFamily: 6, Password: "between-us"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "SessionsIPv4MD5" {
@@ -213,7 +214,7 @@ func TestEVPNBridged(t *testing.T) {
 			}
 			t.Parallel()
 			c.o.Guests = oneEach()
-			n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: c.o, kernel: topo.EVPNKernel{Flood: c.flood}})
+			n := newFabric(t, onePicture, fabricOptions{edges: "sk", Options: c.o, kernel: evpn.Kernel{Flood: c.flood}})
 			defer n.dumpOnFailure()
 			n.StopCaptures()
 			n.Finished(topo.EndName, n.guests["red1"].Host, n.guests["red2"].Host)
@@ -324,9 +325,9 @@ func TestEVPNUnderlayIPv6(t *testing.T) {
 	t.Parallel()
 	n := newFabric(t, meshPicture, fabricOptions{
 		edges: "ss",
-		EVPNOptions: topo.EVPNOptions{
-			Family: 6, L3VNI: 5000, Segments: []topo.EVPNSegment{{Name: "red", Gateway: true}, {Name: "blue", Gateway: true}},
-			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "blue2", Segment: 1, Number: 2, Edges: []int{1}}),
+		Options: evpn.Options{
+			Family: 6, L3VNI: 5000, Segments: []evpn.Segment{{Name: "red", Gateway: true}, {Name: "blue", Gateway: true}},
+			Guests: append(oneEach(), evpn.GuestOptions{Name: "blue2", Segment: 1, Number: 2, Edges: []int{1}}),
 		},
 		change: meshed,
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
-	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -28,9 +28,9 @@ func TestEVPNMobility(t *testing.T) {
 	t.Parallel()
 	n := newFabric(t, mobilityPicture, fabricOptions{
 		edges: "ssk",
-		EVPNOptions: topo.EVPNOptions{
-			Segments: []topo.EVPNSegment{{Name: "red", Gateway: true}},
-			Guests: []topo.EVPNGuestOptions{
+		Options: evpn.Options{
+			Segments: []evpn.Segment{{Name: "red", Gateway: true}},
+			Guests: []evpn.GuestOptions{
 				{Name: "red1", Number: 1, Edges: []int{0}}, {Name: "red2", Number: 2, Edges: []int{1}}, {Name: "red3", Number: 3, Edges: []int{2}},
 				{Name: "restless", Number: 9, Edges: []int{0, 1, 2}}, {Name: "printer", Number: 8, Edges: []int{0, 1}},
 			},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -37,8 +38,8 @@ const crowdPicture = `
 func newCrowded(t *testing.T, more string) *fabric {
 	t.Helper()
 	return newFabric(t, crowdPicture, fabricOptions{edges: "ss",
-		EVPNOptions: topo.EVPNOptions{L3VNI: 5000, Segments: []topo.EVPNSegment{{Gateway: true}, {Name: "crowded"}},
-			Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
+		Options: evpn.Options{L3VNI: 5000, Segments: []evpn.Segment{{Gateway: true}, {Name: "crowded"}},
+			Guests: append(oneEach(), evpn.GuestOptions{Name: "lonely", Segment: 1, Number: 1, Edges: []int{0}})},
 		change: func(number int, config string) string {
 			if number != 1 {
 				return config

@@ -10,8 +10,9 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/evpn"
+	routes "github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -29,7 +30,7 @@ const sessionsPicture = `
 func newSessions(t *testing.T, o fabricOptions) *fabric {
 	t.Helper()
 	o.edges = "ssk"
-	o.Guests = []topo.EVPNGuestOptions{
+	o.Guests = []evpn.GuestOptions{
 		{Name: "red1", Number: 1, Edges: []int{0}}, {Name: "red2", Number: 2, Edges: []int{1}},
 		{Name: "red3", Number: 3, Edges: []int{2}}, {Name: "other", Number: 7, Edges: []int{1}},
 	}
@@ -55,7 +56,7 @@ func (n *fabric) between(a, b string) []*harness.Stream {
 
 // without is the fact that an edge's session with a reflector is gone, and that it goes on
 // with what it was told.
-func (n *fabric) without(number int, r *topo.EVPNReflector, stale bool) {
+func (n *fabric) without(number int, r *evpn.Reflector, stale bool) {
 	n.T.Helper()
 	n.Fact(fmt.Sprintf("%s has lost its session with %s, says why, and keeps the routes", n.edge(number).Name, r.Name), func() error {
 		bgp, err := n.api(number).BGP().Info(n.Ctx)
@@ -86,7 +87,7 @@ func (n *fabric) fresh(number int) {
 // lingering is a fact that waits for what edges keep a while longer.
 func (n *fabric) lingering(what string, try func() error) {
 	n.T.Helper()
-	for deadline := time.Now().Add(evpn.Linger); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(routes.Linger); time.Now().Before(deadline); {
 		if await.That(n.Ctx, what, try) == nil {
 			return
 		}
@@ -142,7 +143,7 @@ func TestEVPNReflectorRestart(t *testing.T) {
 // Of two reflectors either may go; also the edge of Linux loses nothing then.
 func TestEVPNTwoReflectors(t *testing.T) {
 	t.Parallel()
-	n := newSessions(t, fabricOptions{EVPNOptions: topo.EVPNOptions{Reflectors: 2}})
+	n := newSessions(t, fabricOptions{Options: evpn.Options{Reflectors: 2}})
 	defer n.dumpOnFailure()
 	streams := append(n.between("red1", "red2"), n.between("red1", "red3")...)
 	for _, r := range n.Reflectors {
@@ -161,8 +162,8 @@ func TestEVPNTwoReflectors(t *testing.T) {
 // restart, so both speak with each other.
 func TestEVPNEdgeRestart(t *testing.T) {
 	t.Parallel()
-	n := newFabric(t, meshPicture, fabricOptions{edges: "ss", change: meshed, EVPNOptions: topo.EVPNOptions{
-		Guests: append(oneEach(), topo.EVPNGuestOptions{Name: "other", Number: 7, Edges: []int{1}}),
+	n := newFabric(t, meshPicture, fabricOptions{edges: "ss", change: meshed, Options: evpn.Options{
+		Guests: append(oneEach(), evpn.GuestOptions{Name: "other", Number: 7, Edges: []int{1}}),
 	}})
 	defer n.dumpOnFailure()
 	n.meshUp()
@@ -281,7 +282,7 @@ func (n *fabric) pathState(number int, tep netip.Addr, state string) error {
 // A session without its password, and one that wants what comes from nearby alone.
 func TestEVPNSecurity(t *testing.T) {
 	t.Parallel()
-	n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: topo.EVPNOptions{
+	n := newFabric(t, onePicture, fabricOptions{edges: "sk", Options: evpn.Options{
 		Guests: oneEach(), Password: "between-us", TTLSecurity: true,
 	}})
 	defer n.dumpOnFailure()
@@ -304,7 +305,7 @@ func TestEVPNSecurity(t *testing.T) {
 // Too many routes end the session, which says so.
 func TestEVPNMaximumPrefixes(t *testing.T) {
 	t.Parallel()
-	n := newFabric(t, onePicture, fabricOptions{edges: "sk", EVPNOptions: topo.EVPNOptions{Guests: oneEach()},
+	n := newFabric(t, onePicture, fabricOptions{edges: "sk", Options: evpn.Options{Guests: oneEach()},
 		change: func(_ int, config string) string { return withNeighbourOption(config, "maximumPrefixes: 20") }})
 	defer n.dumpOnFailure()
 	n.up()

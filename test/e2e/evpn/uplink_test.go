@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -25,7 +26,7 @@ type tors struct {
 	*harness.Hub
 	red1    harness.Guest
 	routers []*topo.Host
-	frr     []*topo.FRR
+	frr     []*dut.FRR
 }
 
 func torAddr(number, family int) netip.Addr { return harness.WanAddr(number, family) }
@@ -94,7 +95,7 @@ func (n *tors) speakBGP() {
 			}
 			b.WriteString(" exit-address-family\n")
 		}
-		f, err := h.StartFRR(n.Ctx, topo.FRRConfig{BGP: b.String()})
+		f, err := dut.StartFRR(n.Ctx, h, dut.FRRConfig{BGP: b.String()})
 		n.Must(err)
 		n.frr = append(n.frr, f)
 	}
@@ -190,7 +191,7 @@ func (n *tors) hops(prefix netip.Prefix, count int) {
 }
 
 // torHas is a fact: a router has a prefix by the uplink of a gateway.
-func (n *tors) torHas(tor int, f *topo.FRR, prefix netip.Prefix, gateway int) {
+func (n *tors) torHas(tor int, f *dut.FRR, prefix netip.Prefix, gateway int) {
 	n.T.Helper()
 	family, via := "ip", torAddr(100+gateway, 4)
 	if prefix.Addr().Is6() {
@@ -246,14 +247,14 @@ func TestEVPNEgressRoute(t *testing.T) {
 	n.Record()
 	egress := func(number int) string {
 		names := []string{"gw1", "gw2"}
-		names[number-1] = n.Hosts[number-1].EdgeName()
+		names[number-1] = dut.EdgeName(n.Hosts[number-1])
 		remote := fmt.Sprintf("  remotes:\n  - {name: gw%d, addresses: [%q]}\n", 3-number, n.Teps[2-number])
 		return remote + fmt.Sprintf("  egress:\n    gateways: [{name: gws, mode: active-standby, members: [%s, %s]}]\n    policies:\n    - {name: web, router: tenant, vni: 9001, gateways: gws, pool: [%s], uplink: wan}\n", names[0], names[1], pool)
 	}
 	for i := range n.Hosts {
-		text := harness.Header(n.Hosts[i].EdgeName(), n.Teps[i], n.spec(i+1, egress(i+1)))
+		text := harness.Header(dut.EdgeName(n.Hosts[i]), n.Teps[i], n.spec(i+1, egress(i+1)))
 		text = strings.Replace(text, fmt.Sprintf("tep: %q", n.Teps[i]), fmt.Sprintf("tep: %q, bfd: {interval: 100ms, multiplier: 3}", n.Teps[i]), 1)
-		n.Start(n.Hosts[i], n.Hosts[i].EdgeName(), text)
+		n.Start(n.Hosts[i], dut.EdgeName(n.Hosts[i]), text)
 	}
 	for i := range n.Hosts {
 		n.Resolved(n.Hosts[i].Name)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -19,7 +20,7 @@ func TestFirewallKernelPeer(t *testing.T) {
 			}
 			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
-			n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{UDP6ZeroCsumRx: true})
+			n.BuildRecorded(n.SelvageHalf(), dut.KernelHalf{UDP6ZeroCsumRx: true})
 			n.StopCaptures()
 			client, server := harness.Guest{Host: n.Client, Subnet: 0, Number: 1}, harness.Guest{Host: n.Server, Subnet: 0, Number: 2}
 			n.Serve(client, harness.PortAllowed, harness.PortDropped, harness.PortRejected)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -17,7 +18,7 @@ func TestGatewayKernel(t *testing.T) {
 		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family, Routed: true})
-			kernel := topo.KernelHalf{UDP6ZeroCsumRx: true}
+			kernel := dut.KernelHalf{UDP6ZeroCsumRx: true}
 			roles := []struct {
 				name string
 				a, b topo.Half

@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/problem"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -46,12 +47,12 @@ func (n *Network) NoProblems(host string) {
 }
 
 // Started is told of every edge.
-func (n *Network) Started(h *topo.Host, e *topo.Edge) { n.Edges[h.Name] = e }
+func (n *Network) Started(h *topo.Host, e *dut.Edge) { n.Edges[h.Name] = e }
 
 // Start runs an edge on a host.
-func (n *Network) Start(h *topo.Host, name, config string) *topo.Edge {
+func (n *Network) Start(h *topo.Host, name, config string) *dut.Edge {
 	n.T.Helper()
-	e, err := h.StartEdge(n.Ctx, Program, name, config)
+	e, err := dut.StartEdge(n.Ctx, h, Program, name, config)
 	if err != nil {
 		n.Fail("edge on "+h.Name+" answers", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -175,7 +176,7 @@ func (n *EgressNet) plainNetwork() {
 func (n *EgressNet) Up() {
 	n.T.Helper()
 	for i, h := range n.Hosts {
-		n.Start(h, h.EdgeName(), n.Text(i+1))
+		n.Start(h, dut.EdgeName(h), n.Text(i+1))
 	}
 	for _, h := range n.Hosts {
 		n.Resolved(h.Name)
@@ -231,7 +232,7 @@ func (n *EgressNet) Outward(g Guest, family int) Direction {
 func (n *EgressNet) Text(number int) string {
 	var b strings.Builder
 	names := []string{"src", "gw1", "gw2"}
-	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", n.Hosts[number-1].EdgeName())
+	fmt.Fprintf(&b, "apiVersion: selvage.dev/v1alpha2\nkind: Edge\nmetadata: {name: %s}\nspec:\n", dut.EdgeName(n.Hosts[number-1]))
 	fmt.Fprintf(&b, "  underlay: {interfaces: [%s], tep: %q, bfd: {interval: %s, multiplier: %d}}\n  remotes:\n",
 		topo.UnderlayName, n.Teps[number-1], n.O.Interval, map[bool]int{true: 3, false: 20}[n.O.Fails])
 	for i, tep := range n.Teps {
@@ -239,7 +240,7 @@ func (n *EgressNet) Text(number int) string {
 			fmt.Fprintf(&b, "  - {name: %s, addresses: [%q]}\n", names[i], tep)
 		}
 	}
-	names[number-1] = n.Hosts[number-1].EdgeName()
+	names[number-1] = dut.EdgeName(n.Hosts[number-1])
 	b.WriteString(n.O.EgressText(names[1:], number > 1) + n.O.Firewall)
 	if number == 1 {
 		b.WriteString(n.O.Sources())

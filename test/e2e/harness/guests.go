@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -59,7 +60,7 @@ func GatewayAddr(subnet, family int) netip.Addr {
 }
 
 // GatewayMAC is every gateway's unless configured.
-var GatewayMAC = topo.GatewayMAC.String()
+var GatewayMAC = dut.GatewayMAC.String()
 
 // End is the guest's end of its link; gateway: with default routes.
 func (g Guest) End(gateway bool) topo.LinkEnd {
@@ -134,7 +135,7 @@ func (n *Hub) Yaml(number int, spec string) string {
 			remotes = append(remotes, fmt.Sprintf("%q", tep))
 		}
 	}
-	return Header(n.Hosts[number-1].EdgeName(), n.Teps[number-1], strings.ReplaceAll(spec, "REMOTES", "["+strings.Join(remotes, ", ")+"]"))
+	return Header(dut.EdgeName(n.Hosts[number-1]), n.Teps[number-1], strings.ReplaceAll(spec, "REMOTES", "["+strings.Join(remotes, ", ")+"]"))
 }
 
 // Header is an edge's configuration but for what spec says.
@@ -147,7 +148,7 @@ func Header(name string, tep netip.Addr, spec string) string {
 func (n *Hub) Edge(number int, spec string) {
 	n.T.Helper()
 	host := n.Hosts[number-1]
-	n.Start(host, host.EdgeName(), n.Yaml(number, spec))
+	n.Start(host, dut.EdgeName(host), n.Yaml(number, spec))
 }
 
 // EdgesUp starts an edge on each host and waits until they know each other.

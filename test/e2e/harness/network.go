@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -21,7 +22,7 @@ type Network struct {
 	Topology string
 	Dir      string       // of the captures
 	stop     func() error // ends the captures, nil while none is made
-	Edges    map[string]*topo.Edge
+	Edges    map[string]*dut.Edge
 }
 
 // NewNetwork makes an empty network, which goes with the test.
@@ -36,7 +37,7 @@ func NewNetwork(t *testing.T, picture string) *Network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Network{T: t, Ctx: t.Context(), Topo: lab, Topology: picture, Dir: dir, Edges: map[string]*topo.Edge{}}
+	n := &Network{T: t, Ctx: t.Context(), Topo: lab, Topology: picture, Dir: dir, Edges: map[string]*dut.Edge{}}
 	t.Cleanup(func() {
 		n.StopCaptures()
 		if err := lab.Close(); err != nil {

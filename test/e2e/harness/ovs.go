@@ -10,7 +10,7 @@ import (
 )
 
 // OVSSwitch is an Open vSwitch of its own on a host, with a userspace datapath,
-// that is not a tunnel's end (topo.OVSHalf) but a switch behind a port.
+// that is not a tunnel's end (dut.OVSHalf) but a switch behind a port.
 type OVSSwitch struct {
 	host *topo.Host
 	dir  string

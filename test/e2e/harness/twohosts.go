@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -39,8 +40,8 @@ func NewTwoHosts(t *testing.T, o topo.TwoHostsOptions) *TwoHosts {
 func (n *TwoHosts) Sub(t *testing.T) *TwoHosts { return &TwoHosts{n.Network.In(t), n.TwoHosts} }
 
 // SelvageHalf is our half of a topology.
-func (n *TwoHosts) SelvageHalf() topo.SelvageHalf {
-	return topo.SelvageHalf{Binary: Program, Started: n.Started}
+func (n *TwoHosts) SelvageHalf() dut.SelvageHalf {
+	return dut.SelvageHalf{Binary: Program, Started: n.Started}
 }
 
 // BuildRecorded starts both halves, with captures running.
@@ -120,14 +121,14 @@ func (n *Network) WholeAt(receiver *topo.Host, d Direction) error {
 
 // Edited is our half with another configuration.
 type Edited struct {
-	topo.SelvageHalf
+	dut.SelvageHalf
 	edit func(config string) string
 }
 
 // Up is part of topo.Half.
 func (h Edited) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
-	name := s.Host.EdgeName()
-	e, err := s.Host.StartEdge(ctx, Program, name, h.edit(h.Config(name, s)))
+	name := dut.EdgeName(s.Host)
+	e, err := dut.StartEdge(ctx, s.Host, Program, name, h.edit(h.Config(name, s)))
 	if err != nil {
 		return nil, err
 	}

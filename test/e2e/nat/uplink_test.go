@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -22,7 +23,7 @@ func masquerading(n *harness.EgressNet) {
 
 // masqueradeText is a configuration without egress policies.
 func masqueradeText(n *harness.EgressNet) string {
-	return harness.Header(n.Hosts[0].EdgeName(), n.Teps[0], n.O.Egress+n.O.Firewall+n.O.Sources())
+	return harness.Header(dut.EdgeName(n.Hosts[0]), n.Teps[0], n.O.Egress+n.O.Firewall+n.O.Sources())
 }
 
 // alone starts the first edge, which is the one gateway of its policy.
@@ -40,7 +41,7 @@ func alone(n *harness.EgressNet) {
 }
 
 func aloneText(n *harness.EgressNet) string {
-	name := n.Hosts[0].EdgeName()
+	name := dut.EdgeName(n.Hosts[0])
 	if n.O.Uplink == "" {
 		n.O.Uplink = "nat: {required: true}"
 	}
@@ -49,7 +50,7 @@ func aloneText(n *harness.EgressNet) string {
 
 func edgeAlone(n *harness.EgressNet, text string) {
 	n.T.Helper()
-	n.Start(n.Hosts[0], n.Hosts[0].EdgeName(), text)
+	n.Start(n.Hosts[0], dut.EdgeName(n.Hosts[0]), text)
 	n.Reached(n.Red1, n.Red2)
 }
 
@@ -140,7 +141,7 @@ func TestNATRequired(t *testing.T) {
 			defer n.DumpOnFailure()
 			n.Must(n.Out.AddRoute("lan0", netip.MustParsePrefix("10.0.0.0/8"), harness.WanAddr(4, 4)))
 			n.Must(n.Out.AddRoute("lan0", netip.MustParsePrefix("fd00::/16"), harness.WanAddr(4, 6)))
-			n.Start(n.Hosts[0], n.Hosts[0].EdgeName(), aloneText(n))
+			n.Start(n.Hosts[0], dut.EdgeName(n.Hosts[0]), aloneText(n))
 			n.Reached(n.Red1)
 			n.Mirror(n.Out)
 			leaks := n.WatchLeaks("(src host 10.0.0.2 or src host fd00::2) and not arp", "g1")

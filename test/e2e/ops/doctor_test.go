@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/doctor"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -82,7 +83,7 @@ func tunnel(r doctor.Report, source string, remote netip.Addr) error {
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-	n.BuildRecorded(topo.KernelHalf{NoUDPCsum: true}, topo.KernelHalf{NoUDPCsum: true})
+	n.BuildRecorded(dut.KernelHalf{NoUDPCsum: true}, dut.KernelHalf{NoUDPCsum: true})
 	n.StopCaptures()
 	n.Once("a healthy host is healthy", func() error {
 		r, err := consult(n.Ctx, n.A, nil)
@@ -165,7 +166,7 @@ func doctorSelvage(n *harness.TwoHosts) {
 func TestDoctorOpenVSwitch(t *testing.T) {
 	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-	n.BuildRecorded(topo.OVSHalf{}, topo.OVSHalf{})
+	n.BuildRecorded(dut.OVSHalf{}, dut.OVSHalf{})
 	dirs, err := filepath.Glob(filepath.Join(n.Topo.Dir, "ovs-hosta-*"))
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("directory of Open vSwitch: %v, %v", dirs, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -26,14 +27,14 @@ type dead struct {
 
 // asks runs a command about it, in the network namespace of a host.
 func (d *dead) asks(at *topo.Host, args ...string) (string, error) {
-	argv := append([]string{"env", "SELVAGE_STATE_DIR=" + d.Topo.StateDir(), harness.Program}, args...)
+	argv := append([]string{"env", "SELVAGE_STATE_DIR=" + dut.StateDir(d.Topo), harness.Program}, args...)
 	out, err := at.Output(d.Ctx, append(argv, "--edge", d.name)...)
 	return string(out), err
 }
 
 // failing runs a command that prints and fails, and also says with which status.
 func (d *dead) failing(args ...string) (string, error) {
-	argv := []string{"env", "SELVAGE_STATE_DIR=" + d.Topo.StateDir(), "sh", "-c", `"$@" 2>&1; echo "exit status $?"`, "sh", harness.Program}
+	argv := []string{"env", "SELVAGE_STATE_DIR=" + dut.StateDir(d.Topo), "sh", "-c", `"$@" 2>&1; echo "exit status $?"`, "sh", harness.Program}
 	out, err := d.A.Output(d.Ctx, append(argv, args...)...)
 	return string(out), err
 }

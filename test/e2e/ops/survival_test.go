@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -124,7 +125,7 @@ func TestStoppedEdgeForwards(t *testing.T) {
 	n, streams := newStreams(t, 4, false)
 	config, name := n.Config("hosta"), n.Edges["hosta"].Name
 	n.Edges["hosta"].Kill()
-	e, err := n.A.StartEdge(n.Ctx, harness.Program, name, config, "SELVAGE_REMOVE_AT_EXIT=false")
+	e, err := dut.StartEdge(n.Ctx, n.A, harness.Program, name, config, "SELVAGE_REMOVE_AT_EXIT=false")
 	n.Must(err)
 	n.Started(n.A, e)
 	n.Once("an edge that runs is not removed", func() error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -74,8 +75,8 @@ func newBusyEdge(t *testing.T, updates bool) *busyEdge {
 	if updates {
 		text = b.hears(text)
 	}
-	b.Start(b.hosts[0], b.hosts[0].EdgeName(), text)
-	b.Start(b.hosts[1], b.hosts[1].EdgeName(), b.pair(1))
+	b.Start(b.hosts[0], dut.EdgeName(b.hosts[0]), text)
+	b.Start(b.hosts[1], dut.EdgeName(b.hosts[1]), b.pair(1))
 	b.allUp()
 	if updates {
 		b.tell()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -122,8 +123,8 @@ spec:
   - {name: red, vni: 100, remotes: ["%s"]}
   ports:
   - {name: r0, interface: r0, segment: red}
-`, h.EdgeName(), n.tep(leaf), n.tep(remote))
-	e := n.Start(h, h.EdgeName(), config)
+`, dut.EdgeName(h), n.tep(leaf), n.tep(remote))
+	e := n.Start(h, dut.EdgeName(h), config)
 	n.Once("the file of "+h.Name+" is sound", func() error {
 		_, err := h.Output(n.Ctx, harness.Program, "check", e.Config)
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -94,10 +95,10 @@ func TestMTUPeers(t *testing.T) {
 		family int
 		peer   topo.Half
 	}{
-		{"Kernel/IPv4", 4, topo.KernelHalf{TunnelMTU: 1450}},
-		{"Kernel/IPv6", 6, topo.KernelHalf{TunnelMTU: 1430, UDP6ZeroCsumRx: true}},
-		{"OpenVSwitch/IPv4", 4, topo.OVSHalf{}},
-		{"OpenVSwitch/IPv6", 6, topo.OVSHalf{UDPChecksum: true}},
+		{"Kernel/IPv4", 4, dut.KernelHalf{TunnelMTU: 1450}},
+		{"Kernel/IPv6", 6, dut.KernelHalf{TunnelMTU: 1430, UDP6ZeroCsumRx: true}},
+		{"OpenVSwitch/IPv4", 4, dut.OVSHalf{}},
+		{"OpenVSwitch/IPv6", 6, dut.OVSHalf{UDPChecksum: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "Kernel/IPv6" || c.name == "OpenVSwitch/IPv4" {

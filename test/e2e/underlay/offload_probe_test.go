@@ -12,6 +12,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/offload"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -32,16 +33,16 @@ func newProbing(t *testing.T, family int) *probing {
 	return n
 }
 
-func (n *probing) up(i int) *topo.Edge {
+func (n *probing) up(i int) *dut.Edge {
 	n.T.Helper()
 	h := n.Hosts[i]
-	return n.Start(h, h.EdgeName(), fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
+	return n.Start(h, dut.EdgeName(h), fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
 spec:
   underlay: {interfaces: [%s], tep: %q, offloadProbe: {apply: true}}
   segments: [{name: blue, vni: 100, remotes: [%q]}]
-`, h.EdgeName(), topo.UnderlayName, n.Teps[i], n.Teps[1-i]))
+`, dut.EdgeName(h), topo.UnderlayName, n.Teps[i], n.Teps[1-i]))
 }
 
 // result is what an edge knows of its path.
@@ -124,7 +125,7 @@ func TestEdgeFixesBrokenOffload(t *testing.T) {
 
 	n.probed(0)
 	n.probed(1)
-	text := n.selvage("offload", "probe", "--yes", n.Teps[1].String(), "--edge", first.EdgeName())
+	text := n.selvage("offload", "probe", "--yes", n.Teps[1].String(), "--edge", dut.EdgeName(first))
 	if !strings.Contains(text, "damaged") || !strings.Contains(text, "IN-FORCE") {
 		t.Errorf("the table does not say what was found:\n%s", text)
 	}
@@ -134,7 +135,7 @@ func TestEdgeFixesBrokenOffload(t *testing.T) {
 		t.Fatalf("want another mode in force, not %s (%s), applied: %v", o.Mode, o.Why, o.Applied)
 	}
 	list := []api.TEPInfo{}
-	if err := json.Unmarshal([]byte(n.selvage("teps", "-o", "json", "--edge", first.EdgeName())), &list); err != nil || list[0].Paths[0].Offload.Mode != o.Mode {
+	if err := json.Unmarshal([]byte(n.selvage("teps", "-o", "json", "--edge", dut.EdgeName(first))), &list); err != nil || list[0].Paths[0].Offload.Mode != o.Mode {
 		t.Errorf("JSON says otherwise: %v %+v", err, list)
 	}
 

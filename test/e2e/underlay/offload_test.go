@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -54,7 +55,7 @@ func TestKernelVXLANOffloads(t *testing.T) {
 			}
 			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
-			n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{UDP6ZeroCsumRx: true})
+			n.BuildRecorded(n.SelvageHalf(), dut.KernelHalf{UDP6ZeroCsumRx: true})
 			offloadsInTurn(n)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -109,7 +110,7 @@ func (n *pairOfEdges) plug(h *topo.Host, segment string, subnet, number int, por
 func (n *pairOfEdges) up(underlay, blue string) {
 	n.T.Helper()
 	for i, h := range n.hosts {
-		n.Start(h, h.EdgeName(), n.yaml(i, underlay, blue))
+		n.Start(h, dut.EdgeName(h), n.yaml(i, underlay, blue))
 	}
 	for i, h := range n.hosts {
 		n.Resolved(h.Name)
@@ -138,7 +139,7 @@ spec:
   ports:
   - {name: r0, interface: r0, segment: red}
   - {name: b0, interface: b0, segment: blue}
-`, n.hosts[i].EdgeName(), n.tep(i, 0), n.tep(i, 1), underlay, n.tep(1-i, 0), n.tep(1-i, 1), blue)
+`, dut.EdgeName(n.hosts[i]), n.tep(i, 0), n.tep(i, 1), underlay, n.tep(1-i, 0), n.tep(1-i, 1), blue)
 }
 
 // paths are those of an edge: a to a, a to b, b to a, b to b.
@@ -428,7 +429,7 @@ func TestTEPsRestart(t *testing.T) {
 func TestTEPsWithoutBFD(t *testing.T) {
 	t.Parallel()
 	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-	n.BuildRecorded(n.SelvageHalf(), topo.KernelHalf{})
+	n.BuildRecorded(n.SelvageHalf(), dut.KernelHalf{})
 	s := n.StartStream(n.Directions(4)[0])
 	n.More(s, harness.StreamRate/4)
 	n.Rewrite("hosta", "    interfaces:", "    bfd: {interval: 50ms, multiplier: 3}\n    interfaces:")
