@@ -25,6 +25,7 @@ func TestChangeText(t *testing.T) {
 		"net.ipv6.conf.eth0.accept_ra=0":            {Sysctl: "net.ipv6.conf.eth0.accept_ra", Value: "0"},
 		"a-name-with-dashes:tx-gso-partial=on":      {Interface: "a-name-with-dashes", Feature: "tx-gso-partial", On: true},
 		"net.netfilter.nf_conntrack_max=1":          {Sysctl: "net.netfilter.nf_conntrack_max", Value: "1"},
+		"x0:mtu=1400":                               {Interface: "x0", MTU: 1400},
 		"net.core.somaxconn=4096":                   {Sysctl: "net.core.somaxconn", Value: "4096"},
 		"eth0:tx-tcp-segmentation=on":               {Interface: "eth0", Feature: "tx-tcp-segmentation", On: true},
 		"veth1234:tx-generic-segmentation=off":      {Interface: "veth1234", Feature: "tx-generic-segmentation"},
@@ -58,7 +59,7 @@ func FuzzSysctlPath(f *testing.F) {
 func TestAllowed(t *testing.T) {
 	carriers := []string{"br0", "eth0.7", "eth0"}
 	for text, want := range map[string]bool{
-		"eth1:rx-gro=off": true, "eth0:rx-gro=off": false, "br0:rx-gro=off": false,
+		"eth1:rx-gro=off": true, "eth1:mtu=1400": true, "eth0:mtu=1400": false, "eth0:rx-gro=off": false, "br0:rx-gro=off": false,
 		"net.ipv4.conf.eth1.forwarding=1": true, "net.ipv4.conf.eth0/7.forwarding=1": false, "net.ipv6.neigh.br0.ucast_solicit=1": false,
 		"net.ipv4.conf.all.forwarding=1": false, "net.ipv4.tcp_mtu_probing=1": true, "net.ipv4.conf.default.forwarding=1": true,
 	} {
@@ -212,7 +213,7 @@ func TestReceive(t *testing.T) {
 }
 
 func TestLedgerText(t *testing.T) {
-	want := []undo{{Change: Change{Interface: "eth0", Feature: "rx-gro"}, Index: 2, Requested: map[string]bool{"rx-gro": true}, Active: map[string]bool{"rx-gro": true}}}
+	want := []undo{{Change: Change{Interface: "eth0", Feature: "rx-gro"}, Index: 2, Requested: map[string]bool{"rx-gro": true}, Active: map[string]bool{"rx-gro": true}}, {Off: "true"}}
 	data, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

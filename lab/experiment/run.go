@@ -25,6 +25,17 @@ func Run(ctx context.Context, console *Console, e Experiment, results, output st
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
+	return keep(ctx, console, e, results, output, measure)
+}
+
+// RunBetweenPlaces is Run of what is measured between places that exist. It needs no root here.
+func RunBetweenPlaces(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+	ctx, stop := WithHangup(ctx)
+	defer stop()
+	return keep(ctx, console, e, results, output, measure)
+}
+
+func keep(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	began := time.Now()
 	dir, err := newRunDir(results, e.Name, began)
 	if err != nil {

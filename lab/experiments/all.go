@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment/egress"
 	"github.com/selvage/selvage/lab/experiment/failover"
 	"github.com/selvage/selvage/lab/experiment/latency"
+	latencyplaces "github.com/selvage/selvage/lab/experiment/latency/places"
 	"github.com/selvage/selvage/lab/experiment/mtu"
 	"github.com/selvage/selvage/lab/experiment/offload"
 	"github.com/selvage/selvage/lab/experiment/rfc2544"
@@ -25,6 +26,7 @@ func All() []experiment.Experiment {
 		mtu.Experiment(),
 		rfc2544.Experiment(),
 		latency.Experiment(),
+		latencyplaces.Experiment(),
 		offload.Experiment(),
 		failover.Experiment(),
 		converge.Experiment(),
