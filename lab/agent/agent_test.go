@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/test/tier"
 )
 
 func TestChangeText(t *testing.T) {
@@ -224,5 +226,55 @@ func TestLedgerText(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Commands of a ledger that another user wrote are not run, and it stays.
+func TestLedgerOfAnother(t *testing.T) {
+	tier.Root(t)
+	l := ledger{dir: t.TempDir()}
+	ran := filepath.Join(l.dir, "ran")
+	if err := l.note(undo{Off: "touch " + ran}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(l.path(), 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	command := Command{Dir: l.dir, Undo: true}
+	if err := command.Serve(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "another user") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it was run")
+	}
+	if err := os.Chown(l.path(), os.Geteuid(), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Serve(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(l.path()); err == nil {
+		t.Error("the ledger is still there")
+	}
+}
+
+// What was noted first is what counts.
+func TestLedgerNotesOnce(t *testing.T) {
+	l := ledger{dir: t.TempDir()}
+	for _, u := range []undo{
+		{Change: Change{Interface: "x", MTU: 1300}, Index: 2, OldMTU: 1450}, {Change: Change{Interface: "x", MTU: 1400}, Index: 2, OldMTU: 1300},
+		{Change: Change{Interface: "x", Feature: "rx-gro"}, Index: 2}, {Change: Change{Interface: "x", Feature: "rx-lro"}, Index: 2},
+		{Change: Change{Sysctl: "net.a"}, Old: "1"}, {Change: Change{Sysctl: "net.a"}, Old: "2"}, {Change: Change{Sysctl: "net.b"}, Old: "2"},
+		{Off: "a"}, {Off: "a"}, {Off: "b"},
+	} {
+		if err := l.note(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(l.undos) != 6 || l.undos[0].OldMTU != 1450 || l.undos[2].Old != "1" {
+		t.Errorf("%+v", l.undos)
 	}
 }

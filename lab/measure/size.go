@@ -80,6 +80,7 @@ func (z *Size) Sample() result.Sample {
 			s.Metrics[LargestSize] = largest
 		}
 		s.Metrics[LargestBest] = max(s.Metrics[LargestBest], largest)
+		s.Metrics[BelievedMTU] = max(s.Metrics[BelievedMTU], float64(f.Believed))
 		if f.Reported == 0 {
 			continue
 		}

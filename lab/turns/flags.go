@@ -36,7 +36,8 @@ type Flags struct {
 	SSH     string        `name:"ssh" group:"Places" default:"ssh" placeholder:"COMMAND" help:"The ssh program with further arguments, separated by blanks; ${default}."`
 	Sudo    place.Sudo    `group:"Places" enum:"no,yes,pass" default:"no" help:"How agents become root: ${enum}. Measuring needs no root, changes do."`
 
-	Given bool `kong:"-"` // any flag of places
+	Given       bool `kong:"-"` // any flag of places
+	RoundsGiven bool `kong:"-"` // --rounds, whose default is another one for networks that the lab builds
 
 	Programs string `group:"Places" type:"existingdir" placeholder:"DIR" help:"Directory with selvage-lab-linux-ARCH for machines of another architecture; where this program is by default."`
 }
@@ -50,6 +51,7 @@ func (f *Flags) BeforeApply(k *kong.Context) error {
 	var places, others []string
 	for _, given := range k.Path {
 		flag := given.Flag
+		f.RoundsGiven = f.RoundsGiven || flag != nil && flag.Name == "rounds"
 		switch {
 		case flag == nil || slices.Contains(shared(), flag.Name):
 		case flag.Group != nil && flag.Group.Key == Group:

@@ -191,7 +191,7 @@ func against(row result.Row, m stats.Metric) string {
 	}
 	text := "over " + row.Baseline
 	if row.Difference != 0 {
-		text = fmt.Sprintf("%s more than %s", stats.In(row.Difference, row.Unit), row.Baseline)
+		text = fmt.Sprintf("difference %s to %s", strings.Replace(stats.In(row.Difference, row.Unit), "-", "−", 1), row.Baseline)
 	}
 	if !row.Distinguishable {
 		text += ", no difference"

@@ -42,6 +42,7 @@ var manyMethods = map[string]int{
 	"lab/experiment/failover.view":       60,
 	"lab/experiment/latency.view":        72,
 	"lab/experiment/latency/places.view": 46,
+	"lab/experiment/mtu/places.view":     44,
 	"lab/experiment/mtu.view":            66,
 	"lab/experiment/offload.view":        58,
 	"lab/experiment/rfc2544.evidence":    33,
