@@ -104,7 +104,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
-	console := &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version()}
+	console := &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version(), Password: s.onePassword()}
 	parser, err := kong.New(&commands{Lab: labCmd{Commands: experiments.NewCommands()}},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),

@@ -47,6 +47,9 @@ type agent struct {
 	mu      sync.Mutex // of ledger
 	ctx     context.Context
 	end     context.CancelCauseFunc
+	// commands ends the user's commands, before they are undone.
+	commands    context.Context
+	endCommands context.CancelCauseFunc
 }
 
 // Causes of an agent's end.
@@ -62,6 +65,8 @@ func (a *agent) serve(ctx context.Context, in io.Reader) error {
 	defer stop()
 	a.ctx, a.end = context.WithCancelCause(ctx)
 	defer a.end(nil)
+	a.commands, a.endCommands = context.WithCancelCause(a.ctx)
+	defer a.endCommands(nil)
 	self, err := thisOwner()
 	if err != nil {
 		return err
@@ -144,7 +149,10 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, func(w watchRequest) (Watched, error) { return a.watch(w.Duration) })
 	case opSet:
 		return with(m, a.set)
+	case opSwitch:
+		return with(m, a.turn)
 	case opBye:
+		a.endCommands(errBye)
 		a.runner.close()
 		a.mu.Lock()
 		defer a.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/selvage/selvage/test/tier"
 )
 
 func TestChangeText(t *testing.T) {
@@ -25,6 +27,7 @@ func TestChangeText(t *testing.T) {
 		"net.ipv6.conf.eth0.accept_ra=0":            {Sysctl: "net.ipv6.conf.eth0.accept_ra", Value: "0"},
 		"a-name-with-dashes:tx-gso-partial=on":      {Interface: "a-name-with-dashes", Feature: "tx-gso-partial", On: true},
 		"net.netfilter.nf_conntrack_max=1":          {Sysctl: "net.netfilter.nf_conntrack_max", Value: "1"},
+		"x0:mtu=1400":                               {Interface: "x0", MTU: 1400},
 		"net.core.somaxconn=4096":                   {Sysctl: "net.core.somaxconn", Value: "4096"},
 		"eth0:tx-tcp-segmentation=on":               {Interface: "eth0", Feature: "tx-tcp-segmentation", On: true},
 		"veth1234:tx-generic-segmentation=off":      {Interface: "veth1234", Feature: "tx-generic-segmentation"},
@@ -58,7 +61,7 @@ func FuzzSysctlPath(f *testing.F) {
 func TestAllowed(t *testing.T) {
 	carriers := []string{"br0", "eth0.7", "eth0"}
 	for text, want := range map[string]bool{
-		"eth1:rx-gro=off": true, "eth0:rx-gro=off": false, "br0:rx-gro=off": false,
+		"eth1:rx-gro=off": true, "eth1:mtu=1400": true, "eth0:mtu=1400": false, "eth0:rx-gro=off": false, "br0:rx-gro=off": false,
 		"net.ipv4.conf.eth1.forwarding=1": true, "net.ipv4.conf.eth0/7.forwarding=1": false, "net.ipv6.neigh.br0.ucast_solicit=1": false,
 		"net.ipv4.conf.all.forwarding=1": false, "net.ipv4.tcp_mtu_probing=1": true, "net.ipv4.conf.default.forwarding=1": true,
 	} {
@@ -212,7 +215,7 @@ func TestReceive(t *testing.T) {
 }
 
 func TestLedgerText(t *testing.T) {
-	want := []undo{{Change: Change{Interface: "eth0", Feature: "rx-gro"}, Index: 2, Requested: map[string]bool{"rx-gro": true}, Active: map[string]bool{"rx-gro": true}}}
+	want := []undo{{Change: Change{Interface: "eth0", Feature: "rx-gro"}, Index: 2, Requested: map[string]bool{"rx-gro": true}, Active: map[string]bool{"rx-gro": true}}, {Off: "true"}}
 	data, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -223,5 +226,55 @@ func TestLedgerText(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Commands of a ledger that another user wrote are not run, and it stays.
+func TestLedgerOfAnother(t *testing.T) {
+	tier.Root(t)
+	l := ledger{dir: t.TempDir()}
+	ran := filepath.Join(l.dir, "ran")
+	if err := l.note(undo{Off: "touch " + ran}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(l.path(), 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	command := Command{Dir: l.dir, Undo: true}
+	if err := command.Serve(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "another user") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it was run")
+	}
+	if err := os.Chown(l.path(), os.Geteuid(), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Serve(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(l.path()); err == nil {
+		t.Error("the ledger is still there")
+	}
+}
+
+// What was noted first is what counts.
+func TestLedgerNotesOnce(t *testing.T) {
+	l := ledger{dir: t.TempDir()}
+	for _, u := range []undo{
+		{Change: Change{Interface: "x", MTU: 1300}, Index: 2, OldMTU: 1450}, {Change: Change{Interface: "x", MTU: 1400}, Index: 2, OldMTU: 1300},
+		{Change: Change{Interface: "x", Feature: "rx-gro"}, Index: 2}, {Change: Change{Interface: "x", Feature: "rx-lro"}, Index: 2},
+		{Change: Change{Sysctl: "net.a"}, Old: "1"}, {Change: Change{Sysctl: "net.a"}, Old: "2"}, {Change: Change{Sysctl: "net.b"}, Old: "2"},
+		{Off: "a"}, {Off: "a"}, {Off: "b"},
+	} {
+		if err := l.note(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(l.undos) != 6 || l.undos[0].OldMTU != 1450 || l.undos[2].Old != "1" {
+		t.Errorf("%+v", l.undos)
 	}
 }

@@ -1,23 +1,29 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // Change is a setting of a machine for the time of a session: IFACE:FEATURE=on or off (an offload,
-// by ethtool -k's kernel name), or a sysctl of the network, net.KEY=VALUE.
+// by ethtool -k's kernel name), IFACE:mtu=BYTES, or a sysctl of the network, net.KEY=VALUE.
 type Change struct {
 	Interface, Feature string
 	On                 bool
+	MTU                int // bytes; of the interface, which has no feature then
 
 	Sysctl, Value string // the name with dots; a slash stands for a dot in a word of it
 }
@@ -28,7 +34,7 @@ func (c Change) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 // UnmarshalText reads what String writes.
 func (c *Change) UnmarshalText(text []byte) error {
 	key, value, found := strings.Cut(string(text), "=")
-	wrong := fmt.Errorf("%q is neither IFACE:FEATURE=on or =off, such as eth0:tx-checksum-ip-generic=off, nor net.KEY=VALUE", text)
+	wrong := fmt.Errorf("%q is neither IFACE:FEATURE=on or =off, such as eth0:tx-checksum-ip-generic=off, nor IFACE:mtu=BYTES nor net.KEY=VALUE", text)
 	if !found || value == "" {
 		return wrong
 	}
@@ -40,7 +46,18 @@ func (c *Change) UnmarshalText(text []byte) error {
 		return nil
 	}
 	iface, feature, found := strings.Cut(key, ":")
-	if !found || iface == "" || feature == "" || strings.ContainsAny(iface, "/ ") || value != "on" && value != "off" {
+	if !found || iface == "" || feature == "" || strings.ContainsAny(iface, "/ ") {
+		return wrong
+	}
+	if feature == "mtu" {
+		bytes, err := strconv.Atoi(value)
+		if err != nil || bytes < leastMTU || bytes > mostMTU {
+			return fmt.Errorf("%q is no MTU from %d to %d bytes", text, leastMTU, mostMTU)
+		}
+		*c = Change{Interface: iface, MTU: bytes}
+		return nil
+	}
+	if value != "on" && value != "off" {
 		return wrong
 	}
 	*c = Change{Interface: iface, Feature: feature, On: value == "on"}
@@ -52,6 +69,8 @@ func (c Change) String() string {
 	switch {
 	case c.Sysctl != "":
 		return c.Sysctl + "=" + c.Value
+	case c.MTU != 0:
+		return fmt.Sprintf("%s:mtu=%d", c.Interface, c.MTU)
 	case c.On:
 		return c.Interface + ":" + c.Feature + "=on"
 	}
@@ -89,18 +108,39 @@ func (c Change) allowed(carriers []string) error {
 
 // undo is how something was before a change.
 type undo struct {
-	Change Change `json:"change"`
+	Change Change `json:"change,omitzero"`
 	Old    string `json:"old,omitempty"` // of a sysctl
 
+	OldMTU    int             `json:"old_mtu,omitempty"`
 	Index     int             `json:"index,omitempty"` // tells the interface from a later one of its name
 	Requested map[string]bool `json:"requested,omitempty"`
 	Active    map[string]bool `json:"active,omitempty"`
+
+	// Off is the command that undoes a Switch; Change has nothing then.
+	Off string `json:"off,omitempty"`
+}
+
+// name is what was changed.
+func (u undo) name() string {
+	if u.Off != "" {
+		return "command " + u.Off
+	}
+	return u.Change.String()
+}
+
+// covers says whether undoing u undoes what o would.
+func (u undo) covers(o undo) bool {
+	return u.Off == o.Off && u.Change.Sysctl == o.Change.Sysctl && u.Change.Interface == o.Change.Interface && u.Index == o.Index &&
+		(u.Change.MTU == 0) == (o.Change.MTU == 0)
 }
 
 // String is for people.
 func (u undo) String() string {
 	if u.Change.Sysctl != "" {
 		return fmt.Sprintf("%s (is %s)", u.Change, u.Old)
+	}
+	if u.Change.MTU != 0 {
+		return fmt.Sprintf("%s (is %d)", u.Change, u.OldMTU)
 	}
 	was := "off"
 	if u.Active[u.Change.Feature] {
@@ -122,6 +162,10 @@ func (c Change) look() (undo, error) {
 		return u, fmt.Errorf("interface %s: %w", c.Interface, err)
 	}
 	u.Index = dev.Index
+	if c.MTU != 0 {
+		u.OldMTU = dev.MTU
+		return u, nil
+	}
 	if u.Requested, u.Active, err = features(c.Interface); err != nil {
 		return u, err
 	}
@@ -136,6 +180,9 @@ func (c Change) make() error {
 	if c.Sysctl != "" {
 		return os.WriteFile(c.sysctlPath(), []byte(c.Value), 0)
 	}
+	if c.MTU != 0 {
+		return setMTU(c.Interface, c.MTU)
+	}
 	if err := setFeatures(c.Interface, map[string]bool{c.Feature: c.On}); err != nil {
 		return err
 	}
@@ -148,20 +195,37 @@ func (c Change) make() error {
 
 // restore sets it as it was, and looks whether it is. An interface that is gone needs nothing.
 func (u undo) restore() error {
-	if u.Change.Sysctl != "" {
-		now, err := u.Change.look()
-		if err == nil && now.Old != u.Old { // a change that was not allowed needs no undo, which is not either
-			err = os.WriteFile(u.Change.sysctlPath(), []byte(u.Old), 0)
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return err
+	switch {
+	case u.Off != "":
+		return runCommand(context.Background(), (*exec.Cmd).Start, u.Off)
+	case u.Change.Sysctl != "":
+		return u.restoreSysctl()
 	}
 	dev, err := net.InterfaceByName(u.Change.Interface)
 	if err != nil || dev.Index != u.Index {
 		return nil
 	}
+	if u.Change.MTU == 0 {
+		return u.restoreFeatures()
+	}
+	if dev.MTU == u.OldMTU {
+		return nil
+	}
+	return setMTU(u.Change.Interface, u.OldMTU)
+}
+
+func (u undo) restoreSysctl() error {
+	now, err := u.Change.look()
+	if err == nil && now.Old != u.Old { // a change that was not allowed needs no undo, which is not either
+		err = os.WriteFile(u.Change.sysctlPath(), []byte(u.Old), 0)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (u undo) restoreFeatures() error {
 	requested, active, err := features(u.Change.Interface)
 	if err != nil || maps.Equal(requested, u.Requested) && maps.Equal(active, u.Active) {
 		return err
@@ -199,6 +263,27 @@ func features(iface string) (requested, active map[string]bool, err error) {
 		}
 	}
 	return requested, active, nil
+}
+
+// MTUs that may be asked for: below the least of IPv6 (RFC 8200 section 5) the kernel removes an
+// interface's IPv6 addresses, which no later MTU brings back.
+const leastMTU, mostMTU = 1280, 65535
+
+func setMTU(iface string, bytes int) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("MTU of %s: %w", iface, err)
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq(iface)
+	if err == nil {
+		request.SetUint32(uint32(bytes))
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFMTU, request)
+	}
+	if err != nil {
+		return fmt.Errorf("MTU %d of %s: %w", bytes, iface, err)
+	}
+	return nil
 }
 
 func setFeatures(iface string, want map[string]bool) error {

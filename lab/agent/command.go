@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -30,7 +29,10 @@ func (c *Command) Serve(ctx context.Context, version string) error {
 // undo undoes what the killed agent of the directory had changed. Its shell removes the rest.
 func (c *Command) undo() error {
 	l := ledger{dir: c.Dir}
-	return errors.Join(l.load(), l.undo())
+	if err := l.load(); err != nil {
+		return err
+	}
+	return l.undo()
 }
 
 // Run runs this process as an agent, when its arguments (without the program's name) say so, and

@@ -77,12 +77,23 @@ func (l *ledger) change(c Change) (undo, error) {
 	if err != nil {
 		return u, err
 	}
-	l.undos = append(l.undos, u)
-	if err := writeDurably(l.path(), l.undos); err != nil {
-		l.undos = l.undos[:len(l.undos)-1]
+	if err := l.note(u); err != nil {
 		return u, err
 	}
 	return u, c.make()
+}
+
+// note has on disk how something was, unless that is there already.
+func (l *ledger) note(u undo) error {
+	if slices.ContainsFunc(l.undos, u.covers) {
+		return nil
+	}
+	l.undos = append(l.undos, u)
+	if err := writeDurably(l.path(), l.undos); err != nil {
+		l.undos = l.undos[:len(l.undos)-1]
+		return err
+	}
+	return nil
 }
 
 // undo restores everything, the latest first, and removes the file when that worked.
@@ -90,7 +101,7 @@ func (l *ledger) undo() error {
 	var errs []error
 	for _, u := range slices.Backward(l.undos) {
 		if err := u.restore(); err != nil {
-			errs = append(errs, fmt.Errorf("%s as it was before: %w", u.Change, err))
+			errs = append(errs, fmt.Errorf("%s as it was before: %w", u.name(), err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -112,7 +123,18 @@ func (l *ledger) load() error {
 	if err := json.Unmarshal(data, &l.undos); err != nil {
 		return fmt.Errorf("%s: %w (compare it with ethtool -k and sysctl, and remove it by hand)", l.path(), err)
 	}
+	runs := func(u undo) bool { return u.Off != "" }
+	if slices.ContainsFunc(l.undos, runs) && !writtenByUs(l.path()) {
+		return fmt.Errorf("%s has a command, and another user wrote it: run what undoes the change by hand, and remove it", l.path())
+	}
 	return nil
+}
+
+// writtenByUs says whether a file is this user's. A directory that sudo's user made may hold
+// other ones, whose commands are not to be run as root.
+func writtenByUs(path string) bool {
+	var s syscall.Stat_t
+	return syscall.Lstat(path, &s) == nil && s.Mode&syscall.S_IFMT == syscall.S_IFREG && int(s.Uid) == os.Geteuid()
 }
 
 // writeDurably replaces a file at once, and has it on disk.
@@ -172,7 +194,11 @@ func restoreDead(dir string, self owner) (bool, error) {
 		}
 	case err == nil && of.Boot == self.Boot:
 		l := ledger{dir: dir}
-		if err := errors.Join(l.load(), l.undo()); err != nil {
+		err := l.load()
+		if err == nil {
+			err = l.undo()
+		}
+		if err != nil {
 			return false, fmt.Errorf("killed agent %s: %w", dir, err)
 		}
 	}

@@ -18,6 +18,7 @@ const (
 	opRun     = "run"     // run a client to its end
 	opWatch   = "watch"
 	opSet     = "set"
+	opSwitch  = "switch"
 	opBye     = "bye"
 )
 

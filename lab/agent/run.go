@@ -88,15 +88,31 @@ func (r *runner) begin(ctx context.Context, role measure.Role) (*process, error)
 		cancel()
 		return nil, errors.New("the agent is about to exit")
 	}
-	started := make(chan error)
-	r.start <- func() { started <- p.cmd.Start() }
-	if err := <-started; err != nil {
+	if err := r.onThread(p.cmd); err != nil {
 		cancel()
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	r.all[p] = struct{}{}
 	go r.reap(p)
 	return p, nil
+}
+
+// onThread starts a process that dies with the thread. r is not closed, and locked.
+func (r *runner) onThread(cmd *exec.Cmd) error {
+	started := make(chan error)
+	r.start <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+// startWithUs starts a process that dies with the agent.
+func (r *runner) startWithUs(cmd *exec.Cmd) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errors.New("the agent is about to exit")
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	return r.onThread(cmd)
 }
 
 func (r *runner) reap(p *process) {

@@ -25,12 +25,13 @@ type Session struct {
 	stop    chan struct{} // ends the heartbeats
 	ready   chan struct{} // closed with the agent's first message
 
-	mu      sync.Mutex
-	next    uint64
-	waiting map[uint64]chan message
-	err     error         // why the connection has ended
-	known   bool          // whether a request has returned that
-	ended   chan struct{} // closed then
+	mu       sync.Mutex
+	next     uint64
+	waiting  map[uint64]chan message
+	err      error         // why the connection has ended
+	known    bool          // whether a request has returned that
+	switches bool          // whether the agent has commands to run at its end
+	ended    chan struct{} // closed then
 
 	closing sync.Once
 	closed  error
@@ -248,7 +249,7 @@ func (s *Session) Set(ctx context.Context, changes []Change, dryRun bool) (lines
 // again. A connection that was lost is an error, if no request has returned that.
 func (s *Session) Close() error {
 	s.closing.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), callTime)
+		ctx, cancel := context.WithTimeout(context.Background(), s.leaveTime())
 		defer cancel()
 		s.mu.Lock()
 		known := s.known
@@ -261,7 +262,7 @@ func (s *Session) Close() error {
 		case <-ctx.Done():
 			s.process.Kill()
 			<-s.ended
-			s.closed = errors.Join(s.closed, fmt.Errorf("%s: the agent did not exit in %s", s.name, callTime))
+			s.closed = errors.Join(s.closed, fmt.Errorf("%s: the agent did not exit in %s", s.name, s.leaveTime()))
 		}
 		close(s.stop)
 	})

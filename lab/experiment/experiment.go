@@ -51,4 +51,6 @@ type Console struct {
 	Args []string
 	// Version is Selvage's own.
 	Version string
+	// Password asks the user for one.
+	Password func(prompt string) (string, error)
 }

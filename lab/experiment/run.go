@@ -25,6 +25,19 @@ func Run(ctx context.Context, console *Console, e Experiment, results, output st
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
+	return keep(ctx, console, e, results, output, measure)
+}
+
+// RunBetweenPlaces is Run of what is measured between places that exist. It needs no root here.
+func RunBetweenPlaces(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+	// Not of SIGPIPE, which a write to an ssh that has ended raises too. Where this process dies
+	// of it, agents restore.
+	ctx, stop := notify(ctx)
+	defer stop()
+	return keep(ctx, console, e, results, output, measure)
+}
+
+func keep(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	began := time.Now()
 	dir, err := newRunDir(results, e.Name, began)
 	if err != nil {
@@ -56,9 +69,16 @@ func finish(console *Console, e Experiment, dir, output string, r result.Result,
 // WithHangup ends ctx also when the terminal or the reader of the output goes
 // away, which would otherwise kill this process and leave its networks behind.
 func WithHangup(ctx context.Context) (context.Context, context.CancelFunc) {
-	signals := []os.Signal{syscall.SIGPIPE}
+	return notify(ctx, syscall.SIGPIPE)
+}
+
+// notify ends ctx with these signals, and when the terminal goes away.
+func notify(ctx context.Context, signals ...os.Signal) (context.Context, context.CancelFunc) {
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
 		signals = append(signals, syscall.SIGHUP)
+	}
+	if len(signals) == 0 { // which would be all
+		return context.WithCancel(ctx)
 	}
 	return signal.NotifyContext(ctx, signals...)
 }

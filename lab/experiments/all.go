@@ -11,7 +11,9 @@ import (
 	"github.com/selvage/selvage/lab/experiment/egress"
 	"github.com/selvage/selvage/lab/experiment/failover"
 	"github.com/selvage/selvage/lab/experiment/latency"
+	latencyplaces "github.com/selvage/selvage/lab/experiment/latency/places"
 	"github.com/selvage/selvage/lab/experiment/mtu"
+	mtuplaces "github.com/selvage/selvage/lab/experiment/mtu/places"
 	"github.com/selvage/selvage/lab/experiment/offload"
 	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	"github.com/selvage/selvage/lab/result"
@@ -23,8 +25,10 @@ func All() []experiment.Experiment {
 	return []experiment.Experiment{
 		ab.Experiment(),
 		mtu.Experiment(),
+		mtuplaces.Experiment(),
 		rfc2544.Experiment(),
 		latency.Experiment(),
+		latencyplaces.Experiment(),
 		offload.Experiment(),
 		failover.Experiment(),
 		converge.Experiment(),

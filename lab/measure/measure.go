@@ -64,6 +64,7 @@ const (
 	LargestSize   = "largest_size"   // bytes of the largest IP packet that arrives, of the worst flow
 	LargestBest   = "largest_best"   // the same of the best flow
 	ReportedMTU   = "reported_mtu"   // bytes: the MTU that a "too big" message named, 0 without one
+	BelievedMTU   = "believed_mtu"   // bytes, of the path by its sender's kernel before the search
 	ReportedFlows = "reported_flows" // flows that got such a message
 	Flows         = "flows"          // source ports that were tried
 )

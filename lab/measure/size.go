@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/selvage/selvage/lab/result"
@@ -30,6 +31,11 @@ type FlowSize struct {
 	// Reported is the smallest MTU that a "too big" message (ICMP type 3 code 4, ICMPv6
 	// type 2) named to the sender of the largest size, 0 when none came.
 	Reported int `json:"reported"`
+	// Believed is the MTU of the path by the sender's kernel before any probe: that of its
+	// interface or route, or what an earlier message said.
+	Believed int `json:"believed"`
+	// Local is the address that the probes left from.
+	Local netip.Addr `json:"local,omitzero"`
 }
 
 // RunSize probes from the client of ends to the server with UDP datagrams that
@@ -74,6 +80,7 @@ func (z *Size) Sample() result.Sample {
 			s.Metrics[LargestSize] = largest
 		}
 		s.Metrics[LargestBest] = max(s.Metrics[LargestBest], largest)
+		s.Metrics[BelievedMTU] = max(s.Metrics[BelievedMTU], float64(f.Believed))
 		if f.Reported == 0 {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 
@@ -72,6 +73,9 @@ func (s *SizeProbe) Run() error {
 		}
 		defer unix.Close(fd)
 		flows[i] = &sizeFlow{fd: fd, bisection: bisection{least: s.Least, most: s.Most}, FlowSize: FlowSize{Port: sizeSource + i}}
+		if err := flows[i].look(s.Addr); err != nil {
+			return err
+		}
 	}
 	for s.round(flows) {
 		for range sizeTries {
@@ -91,6 +95,26 @@ func (s *SizeProbe) Run() error {
 		report[i] = f.FlowSize
 	}
 	return json.NewEncoder(os.Stdout).Encode(report)
+}
+
+// look notes what the kernel believes of the path, and from where it leaves.
+func (f *sizeFlow) look(to netip.Addr) error {
+	level, option := unix.IPPROTO_IPV6, unix.IPV6_MTU
+	if to.Is4() {
+		level, option = unix.IPPROTO_IP, unix.IP_MTU
+	}
+	var err error
+	if f.Believed, err = unix.GetsockoptInt(f.fd, level, option); err != nil {
+		return fmt.Errorf("path MTU: %w", err)
+	}
+	local, err := unix.Getsockname(f.fd)
+	switch a := local.(type) {
+	case *unix.SockaddrInet4:
+		f.Local = netip.AddrFrom4(a.Addr)
+	case *unix.SockaddrInet6:
+		f.Local = netip.AddrFrom16(a.Addr)
+	}
+	return err
 }
 
 // round sets each flow's next size and says whether there is one.

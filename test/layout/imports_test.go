@@ -49,7 +49,7 @@ func TestExperimentsApart(t *testing.T) {
 	const folder = module + "lab/experiment/"
 	shared := []string{
 		"lab/stats", "lab/chart", "lab/topo", "lab/dut", "lab/dut/evpn", "lab/dut/router", "lab/measure", "lab/diagnose", "lab/experiment", "lab/experiment/experimenttest",
-		"lab/transit", "lab/inject",
+		"lab/transit", "lab/inject", "lab/turns",
 	}
 	below := slices.DeleteFunc(list(t, folder+"..."), func(pkg string) bool {
 		return slices.Contains(shared, strings.TrimPrefix(pkg, module))

@@ -161,7 +161,7 @@ func (b *Testbed) machine(ctx context.Context, lab *topo.Lab, name string, n int
 		return nil, err
 	}
 	config := fmt.Sprintf("ListenAddress %s\nHostKey /mnt/%s_key\nAuthorizedKeysFile /mnt/authorized\nPermitRootLogin prohibit-password\n"+
-		"PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nPidFile none\nClientAliveInterval 1\nClientAliveCountMax 3\nLoginGraceTime 10\nMaxStartups 50\nSetEnv PATH=/mnt/bin:/usr/sbin:/usr/bin:/sbin:/bin\n", addr, name)
+		"PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nPidFile none\nClientAliveInterval 1\nClientAliveCountMax 3\nLoginGraceTime 10\nMaxStartups 50\nSetEnv PATH=/mnt/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run\n", addr, name)
 	if err := os.WriteFile(filepath.Join(b.Dir, name+"_sshd"), []byte(config), 0o644); err != nil {
 		return nil, err
 	}

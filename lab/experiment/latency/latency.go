@@ -6,6 +6,7 @@
 package latency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/latency/places"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -49,6 +51,8 @@ type Command struct {
 	UnderlayMTU   int    `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
 
+	Places places.Command `embed:""`
+
 	programs experiment.Builds
 }
 
@@ -58,8 +62,15 @@ func latencyTargets() []string { return []string{"plain", stats.Kernel, "ovs", "
 // mostSweep is the most rules of a policy here: those of a Selvage edge.
 const mostSweep = 131000
 
+// placesRounds are the rounds between places: a difference needs at least stats.LeastPairs.
+const placesRounds = 10
+
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Command) Validate() (err error) {
+	if c.Places.Given {
+		c.Rounds = cmp.Or(c.Rounds, placesRounds)
+		return c.Places.Check(c.Rounds)
+	}
 	if c.Targets, c.programs, err = experiment.ReadBuilds(c.Targets, latencyTargets()); err != nil {
 		return err
 	}
@@ -145,6 +156,9 @@ func (c *Command) checkTimes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
+	if c.Places.Given {
+		return c.Places.Run(ctx, console, c.Rounds, c.Results, c.Output)
+	}
 	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/mtu/places"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -28,7 +29,7 @@ type Command struct {
 	Targets []string `placeholder:"NAME" default:"plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also selvage-geneve and selvage-nvgre."`
 	Cases   []string `placeholder:"CASE" enum:"hole,fixes,jumbo,sweep" default:"hole,fixes,jumbo,sweep" help:"What to measure: ${enum}."`
 	Quick   bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep that says nothing about the ceiling."`
-	Rounds  int      `default:"3" help:"Samples of each transfer after the black hole."`
+	Rounds  int      `default:"3" help:"Samples of each transfer after the black hole; ${default}, and 10 between places."`
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
@@ -45,10 +46,26 @@ type Command struct {
 	SweepDuration time.Duration `group:"Samples" default:"500ms" help:"Duration of a transfer of the sweep over sizes and flows."`
 	Hashes        int           `group:"Samples" default:"16" help:"Source ports from which the largest size is searched."`
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+
+	Places places.Command `embed:""`
 }
+
+// placesRounds are the rounds between places: a difference needs at least stats.LeastPairs.
+const placesRounds = 10
 
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Command) Validate() error {
+	if !c.Places.Given {
+		return c.validateNetworks()
+	}
+	if !c.Places.RoundsGiven {
+		c.Rounds = placesRounds
+	}
+	return c.Places.Check(c.Rounds)
+}
+
+// validateNetworks is Validate for networks that the lab builds.
+func (c *Command) validateNetworks() error {
 	if c.Quick {
 		c.Rounds, c.HoleDuration, c.Duration, c.SweepDuration = 1, 2*time.Second, 500*time.Millisecond, 300*time.Millisecond
 	}

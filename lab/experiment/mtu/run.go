@@ -17,6 +17,9 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
+	if c.Places.Given {
+		return c.Places.Run(ctx, console, c.Rounds, c.Results, c.Output)
+	}
 	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
 }
 

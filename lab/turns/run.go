@@ -1,0 +1,161 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Step is one sample to take. Take returns the error of the sample.
+type Step struct {
+	experiment.Step
+	Take func(context.Context) (result.Sample, error)
+}
+
+// Plan is a run: what is compared, and how.
+type Plan struct {
+	Experiment experiment.Experiment
+	Flags      *Flags
+	Rounds     int
+	Roles      []Role
+	Targets    []result.Target
+	Parameters map[string]string // what this experiment has besides the places
+	// Words are for the first line of progress.
+	Words string
+	// Prepare makes the changes that are there from the first slice to the last, or in a dry run
+	// prints them. nil is none.
+	Prepare func(context.Context, *Sessions, *result.Result, *experiment.Progress) error
+	// Changes prints what a run would change at its places.
+	Changes func(context.Context, *Sessions, io.Writer) error
+	// Steps are the samples, with Round, CaseName, Target and Planned.
+	Steps func(*Sessions) []Step
+}
+
+// Run opens the places, takes all samples, closes the places and writes and prints what came of it. An
+// interrupted run keeps what it has. It fails when a sample did.
+func (p Plan) Run(ctx context.Context, console *experiment.Console, results, output string) error {
+	if p.Flags.DryRun {
+		return p.dryRun(ctx, console)
+	}
+	return experiment.RunBetweenPlaces(ctx, console, p.Experiment, results, output, p.measure)
+}
+
+func (p Plan) dryRun(ctx context.Context, console *experiment.Console) (err error) {
+	s, err := Open(ctx, console, p.Flags, p.Roles...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	s.WouldPut(console)
+	if p.Changes == nil {
+		return nil
+	}
+	return p.Changes(ctx, s, console.Out)
+}
+
+// rest is how long a sample takes besides measuring, before any was measured.
+const rest = 300 * time.Millisecond
+
+func (p Plan) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
+	r = p.describe(console, began)
+	s, err := Open(ctx, console, p.Flags, p.Roles...)
+	if err != nil {
+		return r, err
+	}
+	steps := p.Steps(s)
+	progress := experiment.NewProgress(console.Err, len(steps))
+	defer progress.Close()
+	pace := &experiment.Pace{First: rest}
+	progress.Note("%s: %d samples, about %s", p.Words, len(steps), experiment.About(pace.Left(bare(steps))))
+	err = s.Describe(ctx, progress.Note, &r)
+	if err == nil && p.Prepare != nil {
+		err = p.Prepare(ctx, s, &r, progress)
+	}
+	if err == nil {
+		err = takeAll(ctx, s, steps, &r, progress, pace)
+	}
+	if ctx.Err() != nil {
+		r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", lastRound(r), p.Rounds)
+		err = ctx.Err()
+	}
+	progress.Begin("restoring", 0)
+	r.Duration = time.Since(began).Seconds()
+	return r, experiment.Removed(ctx, err, s.Close())
+}
+
+func lastRound(r result.Result) int {
+	if len(r.Samples) == 0 {
+		return 1
+	}
+	return r.Samples[len(r.Samples)-1].Round
+}
+
+// describe is the result before anything was measured.
+func (p Plan) describe(console *experiment.Console, began time.Time) result.Result {
+	parameters := map[string]string{
+		"rounds": strconv.Itoa(p.Rounds), "slice": p.Flags.Slice.String(), "port": strconv.Itoa(p.Flags.Port),
+	}
+	if p.Flags.MaxRate > 0 {
+		parameters["max_rate"] = fmt.Sprintf("%d bits a second", p.Flags.MaxRate)
+	}
+	maps.Copy(parameters, p.Parameters)
+	return result.Result{
+		Schema: result.Schema, Experiment: p.Experiment.Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
+		Parameters: parameters, Targets: p.Targets, Samples: []result.Sample{},
+		Environment: result.Environment{Versions: map[string]string{"selvage": console.Version}},
+	}
+}
+
+func bare(steps []Step) []experiment.Step {
+	all := make([]experiment.Step, len(steps))
+	for i, s := range steps {
+		all[i] = s.Step
+	}
+	return all
+}
+
+// takeAll takes the samples and appends them to r, until ctx ends or a place is lost.
+func takeAll(ctx context.Context, s *Sessions, steps []Step, r *result.Result, p *experiment.Progress, pace *experiment.Pace) error {
+	left := bare(steps)
+	for i, step := range steps {
+		p.Begin(step.String(), pace.Left(left[i:]))
+		began := time.Now()
+		sample, err := step.Take(ctx)
+		if err := ctx.Err(); err != nil { // the sample is half a one
+			return err
+		}
+		if lost := s.Err(); lost != nil {
+			return lost
+		}
+		var fatal Fatal
+		if errors.As(err, &fatal) {
+			return fmt.Errorf("%s: %w", step, fatal.Cause)
+		}
+		if sample.Metrics == nil {
+			sample.Metrics = map[string]float64{}
+		}
+		sample.Target, sample.Case, sample.Round, sample.Start = step.Target, step.CaseName, step.Round, began.Sub(r.Started).Seconds()
+		outcome := "measured"
+		if err != nil {
+			sample.Error, sample.Duration = err.Error(), time.Since(began).Seconds()
+			outcome = experiment.Failure(sample)
+		}
+		r.Samples = append(r.Samples, sample)
+		pace.Took(step.Step, time.Since(began))
+		p.Ended(outcome, pace.Left(left[i+1:]))
+	}
+	return nil
+}
+
+// Fatal is an error after which no further sample says anything: a change that failed.
+type Fatal struct{ Cause error }
+
+// Error is its cause.
+func (f Fatal) Error() string { return f.Cause.Error() }

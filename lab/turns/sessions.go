@@ -1,0 +1,124 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Role is what a place is in a run, as "client".
+type Role struct {
+	Name  string
+	Place place.Place
+}
+
+// Sessions are those of a run: one for each place, whatever it is in it.
+type Sessions struct {
+	roles    []Role
+	places   []place.Place
+	sessions []*agent.Session // of places
+}
+
+// Open opens all sessions, side by side unless a password is asked for. They have to be closed.
+func Open(ctx context.Context, console *experiment.Console, f *Flags, roles ...Role) (*Sessions, error) {
+	o := f.options(console)
+	s := &Sessions{roles: roles}
+	for _, r := range roles {
+		if !slices.Contains(s.places, r.Place) {
+			s.places = append(s.places, r.Place)
+		}
+	}
+	s.sessions = make([]*agent.Session, len(s.places))
+	errs := make([]error, len(s.places))
+	var wait sync.WaitGroup
+	for i, p := range s.places {
+		open := func() { s.sessions[i], errs[i] = place.Open(ctx, p, o) }
+		if o.Sudo == place.SudoPassword {
+			open()
+		} else {
+			wait.Go(open)
+		}
+	}
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Of is the session of a role.
+func (s *Sessions) Of(role string) *agent.Session {
+	at := slices.IndexFunc(s.roles, func(r Role) bool { return r.Name == role })
+	return s.sessions[slices.Index(s.places, s.roles[at].Place)]
+}
+
+// Close ends all sessions that were opened; what was changed is restored.
+func (s *Sessions) Close() error {
+	errs := make([]error, len(s.sessions))
+	var wait sync.WaitGroup
+	for i, session := range s.sessions {
+		if session != nil {
+			wait.Go(func() { errs[i] = session.Close() })
+		}
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// Err is why a session has ended, or nil.
+func (s *Sessions) Err() error {
+	for _, session := range s.sessions {
+		if err := session.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rolesOf are the roles of a place, and the first of them is whose name its figures have.
+func (s *Sessions) rolesOf(i int) (names []string) {
+	for _, r := range s.roles {
+		if r.Place == s.places[i] {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// Describe writes down who takes part and how far clocks differ, and tells it.
+func (s *Sessions) Describe(ctx context.Context, note func(format string, args ...any), r *result.Result) error {
+	for i, session := range s.sessions {
+		clock, err := session.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		h := session.Hello
+		about := fmt.Sprintf("%s: %s, Linux %s, %s, %d cores; clock %s", session, h.Name, h.Kernel, h.Arch, h.Cores, clock)
+		for _, role := range s.rolesOf(i) {
+			r.Parameters[role] = about
+		}
+		note("%-6s %s", strings.Join(s.rolesOf(i), ", "), about)
+		for _, dir := range h.Restored {
+			note("%s: undid and removed what a killed agent had left: %s", session, dir)
+		}
+		if h.NotRestored != "" {
+			note("%s: left by a killed agent: %s", session, h.NotRestored)
+		}
+	}
+	return nil
+}
+
+// WouldPut says what opening the sessions puts at their places.
+func (s *Sessions) WouldPut(console *experiment.Console) {
+	for _, session := range s.sessions {
+		fmt.Fprintf(console.Out, "%s: would put the agent into a directory like %s, and remove it\n", session, session.Hello.Dir)
+	}
+}

@@ -1,0 +1,126 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Trial is one run of an instrument: what both ends printed, and what each place did meanwhile.
+type Trial struct {
+	Role           measure.Role
+	Client, Server json.RawMessage
+	Watched        []agent.Watched // one a place
+	roles          []string        // whose they are
+}
+
+// Run starts the server, then the client with all watches, and sends nothing more until they have
+// ended. client and server are roles.
+func (s *Sessions) Run(ctx context.Context, client, server string, role measure.Role) (*Trial, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	far, err := s.Of(server).Serve(ctx, role)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trial{Role: role, Watched: make([]agent.Watched, len(s.sessions))}
+	errs := make([]error, len(s.sessions)+1)
+	var wait sync.WaitGroup
+	for i, session := range s.sessions {
+		t.roles = append(t.roles, s.rolesOf(i)[0])
+		if role.Duration > 0 {
+			wait.Go(func() { t.Watched[i], errs[i] = session.Watch(ctx, role.Warmup+role.Duration) })
+		}
+	}
+	wait.Go(func() { t.Client, errs[len(errs)-1] = s.Of(client).Run(ctx, role) })
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, far.End(ctx))
+	}
+	switch role.Instrument {
+	case measure.RoleBulk, measure.RoleUDP:
+		t.Server, err = far.Collect(ctx)
+	default:
+		err = far.End(ctx)
+	}
+	return t, err
+}
+
+// Sample reads what the instrument printed. Names of the places' cores have prefix before them,
+// which keeps instruments of one case apart: "rr_client_cpu".
+func (t *Trial) Sample(prefix string) (result.Sample, error) {
+	s, err := t.read()
+	if err == nil {
+		t.addCPU(&s, prefix)
+	}
+	return s, err
+}
+
+func (t *Trial) read() (result.Sample, error) {
+	switch t.Role.Instrument {
+	case measure.RoleBulk:
+		source, sink := t.Client, t.Server
+		if t.Role.Reverse {
+			source, sink = sink, source
+		}
+		bulk, err := measure.ReadBulk(t.Role, source, sink)
+		if err != nil {
+			return result.Sample{}, err
+		}
+		s := bulk.Sample()
+		s.Metrics[measure.TCPThroughput] = bulk.Steady(WarmUp)
+		delete(s.Metrics, measure.CPUPerGB)
+		return s, nil
+	case measure.RoleRR:
+		return sampleOf(measure.ReadRR(t.Role, t.Client))
+	case measure.RoleCRR:
+		return sampleOf(measure.ReadCRR(t.Role, t.Client))
+	case measure.RoleSize:
+		return sampleOf(measure.ReadSize(t.Client))
+	}
+	udp, err := measure.ReadUDP(t.Role, t.Client, t.Server)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	s := udp.Sample()
+	s.Metrics[measure.UDPLossPPM] = 1e6 * s.Metrics[measure.UDPLoss]
+	return s, nil
+}
+
+func sampleOf[T interface{ Sample() result.Sample }](run T, err error) (result.Sample, error) {
+	if err != nil {
+		return result.Sample{}, err
+	}
+	return run.Sample(), nil
+}
+
+// CPUMetric is how many cores a role's place kept busy; with a core's number, that one.
+func CPUMetric(prefix, role string) string { return prefix + role + "_cpu" }
+
+// coreMetric is one core of it.
+func coreMetric(prefix, role string, core int) string {
+	return fmt.Sprintf("%s_%d", CPUMetric(prefix, role), core)
+}
+
+// addCPU adds how many cores each place kept busy, and where a hypervisor took most of them.
+func (t *Trial) addCPU(s *result.Sample, prefix string) {
+	s.CPU = nil // of this machine, or of nobody
+	s.Metrics[measure.CPUSteal] = 0
+	for i, w := range t.Watched {
+		if w.Duration == 0 { // it was not watched
+			continue
+		}
+		role := t.roles[i]
+		s.Metrics[CPUMetric(prefix, role)] = w.CPU.Busy / w.Duration.Seconds()
+		s.Metrics[measure.CPUSteal] = max(s.Metrics[measure.CPUSteal], w.CPU.Steal)
+		for _, core := range w.CPU.Cores {
+			s.Metrics[coreMetric(prefix, role, core.Core)] = core.User + core.System + core.SoftIRQ
+		}
+	}
+}
