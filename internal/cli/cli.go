@@ -104,7 +104,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
-	console := &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version()}
+	console := &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version(), Password: s.onePassword()}
 	parser, err := kong.New(&commands{Lab: labCmd{Commands: experiments.NewCommands()}},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s, console, placesConsole(s, console)),
+		kong.Bind(s, console),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

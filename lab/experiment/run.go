@@ -16,8 +16,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Run makes the directory of a run under results, measures, and writes and prints
-// what came of it.
+// Run is Keep for an experiment that builds networks here, which needs root.
 func Run(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
@@ -25,6 +24,12 @@ func Run(ctx context.Context, console *Console, e Experiment, results, output st
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
+	return Keep(ctx, console, e, results, output, measure)
+}
+
+// Keep makes the directory of a run under results, measures, and writes and prints
+// what came of it.
+func Keep(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	began := time.Now()
 	dir, err := newRunDir(results, e.Name, began)
 	if err != nil {

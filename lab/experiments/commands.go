@@ -25,7 +25,9 @@ type Commands struct {
 func NewCommands() Commands {
 	var c Commands
 	for _, e := range All() {
-		c.Plugins = append(c.Plugins, e.Command())
+		if e.Command != nil {
+			c.Plugins = append(c.Plugins, e.Command())
+		}
 	}
 	return c
 }

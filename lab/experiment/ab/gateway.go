@@ -1,0 +1,196 @@
+package ab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/ab/paths"
+	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/topo"
+)
+
+// gatewayPicture is the network of the FortiGate study: one client, one server and one gateway box, and
+// of two ways between client and box one a tunnel.
+//
+//	         ┌─ eth0 ── hypervisor ══ underlay, VXLAN ══╗
+//	client ──┤                                          gateway ── leg ── server
+//	         └─ leg0 ─────────── untagged leg ──────────╝
+//
+// The overlay segment is 10.0.0.0/24, which EVPN feeds, the untagged leg 10.1.0.0/24, the server's leg 10.2.0.0/24;
+// the gateway has .254 in each. The client routes by the server's address: .1 over the segment, .2 over the leg.
+type gatewayNet struct {
+	lab             *topo.Lab
+	fabric          *topo.EVPN
+	client, server  *topo.Host
+	gateway         *topo.EVPNEdge
+	overlay, legTo  netip.Addr
+	describesItself string
+}
+
+// Names of the legs.
+const (
+	clientLeg = "leg0"
+	serverLeg = "srv0"
+)
+
+// wireRate is that of every link on the way, as tc-tbf(8) has it: the study's one gigabit leg.
+const wireRate = "1gbit"
+
+// gatewayOf is the gateway's data path.
+func (c *Command) gatewayOf() topo.EVPNPath {
+	if c.Gateway == "kernel" {
+		return topo.EVPNKernel{}
+	}
+	return topo.EVPNSelvage{Binary: c.SelvageBinary, Change: gatewayConfig}
+}
+
+// gatewayConfig is of an edge that has the gateways of all three networks, of which one is a tunnel's.
+func gatewayConfig(e *topo.EVPNEdge, _ string) string {
+	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
+kind: Edge
+metadata: {name: %s}
+spec:
+  underlay:
+    interfaces: [%s]
+    tep: %q
+  bgp:
+    as: %d
+    routerID: %s
+    neighbours:
+    - {name: rr1, address: %q, timers: {hold: 9s, keepalive: 3s, connectRetry: 1s}}
+  segments:
+  - {name: overlay, vni: 100, evpn: {}, gateway: {router: gw, addresses: ["10.0.0.254/24"]}}
+  - {name: leg, vni: 101, gateway: {router: gw, addresses: ["10.1.0.254/24"]}}
+  - {name: server, vni: 102, gateway: {router: gw, addresses: ["10.2.0.254/24"]}}
+  routers:
+  - name: gw
+  ports:
+  - {name: %[7]s, interface: %[7]s, segment: leg}
+  - {name: %[8]s, interface: %[8]s, segment: server}
+`, e.EdgeName(), topo.UnderlayName, e.TEP, e.Fabric.EVPNAS(), e.TEP, e.Fabric.Reflectors[0].Addr, clientLeg, serverLeg)
+}
+
+// buildGateway makes hosts, links and data paths, and waits until both ways carry packets.
+func (c *Command) buildGateway(ctx context.Context, lab *topo.Lab) (*gatewayNet, error) {
+	n := &gatewayNet{lab: lab, overlay: netip.MustParseAddr("10.2.0.1"), legTo: netip.MustParseAddr("10.2.0.2")}
+	path := c.gatewayOf()
+	var err error
+	n.fabric, err = topo.NewEVPN(ctx, lab, topo.EVPNOptions{
+		Edges: []topo.EVPNPath{topo.EVPNKernel{}, path}, Segments: []topo.EVPNSegment{{Name: "overlay", VNI: 100}},
+		Guests: []topo.EVPNGuestOptions{{Name: "client", Number: 1, Edges: []int{0}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.client, n.gateway = n.fabric.Guests[0].Host, n.fabric.Edges[1]
+	if n.server, err = lab.Host("server"); err != nil {
+		return nil, err
+	}
+	if err := n.legs(ctx, c.Gateway == "kernel"); err != nil {
+		return nil, err
+	}
+	if err := n.shape(ctx); err != nil {
+		return nil, err
+	}
+	n.describesItself = fmt.Sprintf("The FortiGate study's network, built for this run: an overlay segment (VXLAN, EVPN by FRR) and an untagged leg of one gateway, %s. Every link on the way carries %s.", path.Describe(), wireRate)
+	if err := n.fabric.Ready(ctx); err != nil {
+		return nil, err
+	}
+	for _, to := range []netip.Addr{n.overlay, n.legTo} {
+		if err := n.client.Reach(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// legs makes what is no tunnel. The kernel's gateway has addresses itself, Selvage's is told of them.
+func (n *gatewayNet) legs(ctx context.Context, kernel bool) error {
+	prefix := netip.MustParsePrefix
+	box := func(name, addr string) topo.LinkEnd {
+		end := topo.LinkEnd{Host: n.gateway.Host, Name: name}
+		if kernel {
+			end.Addrs = []netip.Prefix{prefix(addr)}
+		}
+		return end
+	}
+	err := errors.Join(
+		n.lab.Link(ctx, topo.LinkEnd{Host: n.client, Name: clientLeg, Addrs: []netip.Prefix{prefix("10.1.0.1/24")}}, box(clientLeg, "10.1.0.254/24"), 1500),
+		n.lab.Link(ctx, topo.LinkEnd{
+			Host: n.server, Name: topo.EndName, Addrs: []netip.Prefix{prefix("10.2.0.1/24"), prefix("10.2.0.2/24")},
+			Gateways: []netip.Addr{netip.MustParseAddr("10.2.0.254")},
+		}, box(serverLeg, "10.2.0.254/24"), 1500),
+	)
+	if err == nil && kernel {
+		err = n.gateway.AddAddr("br100", prefix("10.0.0.254/24"))
+	}
+	if err != nil {
+		return err
+	}
+	for _, argv := range [][]string{
+		{"ip", "route", "add", n.overlay.String(), "via", "10.0.0.254"},
+		{"ip", "route", "add", n.legTo.String(), "via", "10.1.0.254"},
+	} {
+		if out, err := n.client.Output(ctx, argv...); err != nil {
+			return fmt.Errorf("client: %w: %s", err, out)
+		}
+	}
+	// The hypervisor only switches: a bridge with the gateway's own MAC address would take its frames.
+	_, err = n.fabric.Edges[0].Output(ctx, "ip", "link", "set", "br100", "address", "02:00:00:00:0a:01")
+	return err
+}
+
+// shape gives every link on the way the rate of a wire, with what Ethernet adds to each frame: FCS,
+// preamble and gap (24 bytes). Segments are cut first, as an adapter does, so each is counted.
+func (n *gatewayNet) shape(ctx context.Context) error {
+	for _, at := range []struct {
+		host *topo.Host
+		name string
+	}{
+		{n.client, clientLeg}, {n.gateway.Host, clientLeg}, {n.fabric.Edges[0].Host, topo.UnderlayName}, {n.gateway.Host, topo.UnderlayName},
+		{n.server, topo.EndName}, {n.gateway.Host, serverLeg},
+	} {
+		out, err := at.host.Output(ctx, "tc", "qdisc", "add", "dev", at.name, "root", "stab", "overhead", "24", "linklayer", "ethernet",
+			"tbf", "rate", wireRate, "burst", "16k", "latency", "5ms")
+		if err != nil {
+			return fmt.Errorf("wire rate of %s of %s: %w: %s", at.name, at.host.Name, err, out)
+		}
+	}
+	return nil
+}
+
+// runGateway builds the study's network and measures it as one that exists.
+func (c *Command) runGateway(ctx context.Context, console *experiment.Console) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("network namespaces and BPF need root: run it with sudo")
+	}
+	ctx, stop := experiment.WithHangup(ctx)
+	defer stop()
+	experiment.RestoreDead(ctx, console.Err)
+	lab, err := topo.New(ctx, "ab gateway "+c.Gateway)
+	if err != nil {
+		return err
+	}
+	defer func() { err = experiment.Removed(ctx, err, lab.Close()) }()
+	n, err := c.buildGateway(ctx, lab)
+	if err != nil {
+		return err
+	}
+	at := c.atPlaces()
+	at.Flags = paths.Flags{
+		Client: place.Place{Kind: place.Namespace, Name: n.client.Namespace}, Server: place.Place{Kind: place.Namespace, Name: n.server.Namespace},
+		Watch: []place.Place{{Kind: place.Namespace, Name: n.gateway.Namespace}},
+		Path:  []paths.Path{{Name: "plain", Addr: n.legTo}, {Name: "overlay", Addr: n.overlay}},
+		Port:  5300, Reverse: true, Profile: true, MaxTime: time.Minute,
+	}
+	at.Built = n.describesItself
+	if err := at.Validate(); err != nil {
+		return err
+	}
+	return at.Run(ctx, console)
+}
