@@ -139,11 +139,12 @@ func (d *dropWatch) read() (drops []result.Drop, err error) {
 	return drops, err
 }
 
-// processTime is what a process has used, and its children that have ended.
+// processTime is what a process has used itself, and what its children had that have ended.
 type processTime struct {
-	name   string
-	parent int
-	ticks  uint64
+	name            string
+	parent          int
+	ticks, children uint64
+	started         uint64 // with the PID, the process: PIDs are used again, and names change
 }
 
 // mostRead is how many processes are looked at.
@@ -179,20 +180,22 @@ func parseProcess(line string) (p processTime, ok bool) {
 		return p, false
 	}
 	words := strings.Fields(line[end+1:])
-	if len(words) < 15 {
+	if len(words) < 20 {
 		return p, false
 	}
-	p.name = line[begin+1 : end]
-	var err error
-	if p.parent, err = strconv.Atoi(words[1]); err != nil {
-		return p, false
-	}
-	for _, field := range words[11:15] { // utime, stime, cutime, cstime
-		n, err := strconv.ParseInt(field, 10, 64)
+	fields := make([]uint64, 20)
+	for _, i := range []int{1, 11, 12, 13, 14, 19} { // ppid, utime, stime, cutime, cstime, starttime
+		n, err := strconv.ParseInt(words[i], 10, 64)
 		if err != nil {
 			return p, false
 		}
-		p.ticks += uint64(max(0, n))
+		fields[i] = uint64(max(0, n))
+	}
+	p = processTime{
+		name: line[begin+1 : end], parent: int(fields[1]), ticks: fields[11] + fields[12], children: fields[13] + fields[14], started: fields[19],
+	}
+	if strings.HasPrefix(p.name, "kworker/") { // the rest changes with its work
+		p.name = "kworker"
 	}
 	return p, true
 }
@@ -201,20 +204,23 @@ func parseProcess(line string) (p processTime, ok bool) {
 const ticksPerSecond = 100
 
 // processesSince are the busiest of what ran, those of one name together. The instrument is this agent
-// with its children: the time of one that has ended is its parent's.
+// with its children: the time of one that has ended is its parent's. Of others, what ended meanwhile is not seen.
 func processesSince(now, then map[int]processTime) (list []result.ProcessTime) {
 	byName := map[string]float64{}
 	for pid, p := range now {
 		before := then[pid]
-		if before.name != p.name {
+		if before.started != p.started {
 			before = processTime{}
 		}
-		if p.ticks > before.ticks {
-			name := p.name
-			if pid == os.Getpid() || p.parent == os.Getpid() {
-				name = "instrument"
-			}
-			byName[name] += float64(p.ticks-before.ticks) / ticksPerSecond
+		used, name := p.ticks-min(p.ticks, before.ticks), p.name
+		if pid == os.Getpid() {
+			used += p.children - min(p.children, before.children)
+		}
+		if pid == os.Getpid() || p.parent == os.Getpid() {
+			name = "instrument"
+		}
+		if used > 0 {
+			byName[name] += float64(used) / ticksPerSecond
 		}
 	}
 	for name, seconds := range byName {

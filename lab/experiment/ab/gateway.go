@@ -14,19 +14,22 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// gatewayPicture is the network of the FortiGate study: one client, one server and one gateway box, and
-// of two ways between client and box one a tunnel.
+// gatewayNet is the network of the FortiGate study: one client, one server and one gateway box, and of two
+// ways between client and box one a tunnel.
 //
 //	         ┌─ eth0 ── hypervisor ══ underlay, VXLAN ══╗
-//	client ──┤                                          gateway ── leg ── server
-//	         └─ leg0 ─────────── untagged leg ──────────╝
+//	client ──┤                                          gateway ── srv0 ── server
+//	         └─ leg0 ── cable ── untagged leg ──────────╝
 //
 // The overlay segment is 10.0.0.0/24, which EVPN feeds, the untagged leg 10.1.0.0/24, the server's leg 10.2.0.0/24;
 // the gateway has .254 in each. The client routes by the server's address: .1 over the segment, .2 over the leg.
+// With Selvage the hypervisor is an edge too, and has the segment's anycast gateway as every edge has: it
+// routes what it then sends through the tunnel.
 type gatewayNet struct {
 	lab             *topo.Lab
 	fabric          *topo.EVPN
 	client, server  *topo.Host
+	cable           *topo.Host // of the untagged leg
 	gateway         *topo.EVPNEdge
 	overlay, legTo  netip.Addr
 	describesItself string
@@ -41,17 +44,18 @@ const (
 // wireRate is that of every link on the way, as tc-tbf(8) has it: the study's one gigabit leg.
 const wireRate = "1gbit"
 
-// gatewayOf is the gateway's data path.
-func (c *Command) gatewayOf() topo.EVPNPath {
+// gatewayPaths are the hypervisor's and the gateway's data paths.
+func (c *Command) gatewayPaths() []topo.EVPNPath {
 	if c.Gateway == "kernel" {
-		return topo.EVPNKernel{}
+		return []topo.EVPNPath{topo.EVPNKernel{}, topo.EVPNKernel{}}
 	}
-	return topo.EVPNSelvage{Binary: c.SelvageBinary, Change: gatewayConfig}
+	edge := topo.EVPNSelvage{Binary: c.SelvageBinary, Change: gatewayConfig}
+	return []topo.EVPNPath{edge, edge}
 }
 
-// gatewayConfig is of an edge that has the gateways of all three networks, of which one is a tunnel's.
+// gatewayConfig is of the hypervisor, or of the gateway, which has the untagged leg too.
 func gatewayConfig(e *topo.EVPNEdge, _ string) string {
-	return fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
+	begin := fmt.Sprintf(`apiVersion: selvage.dev/v1alpha2
 kind: Edge
 metadata: {name: %s}
 spec:
@@ -63,25 +67,29 @@ spec:
     routerID: %s
     neighbours:
     - {name: rr1, address: %q, timers: {hold: 9s, keepalive: 3s, connectRetry: 1s}}
-  segments:
-  - {name: overlay, vni: 100, evpn: {}, gateway: {router: gw, addresses: ["10.0.0.254/24"]}}
-  - {name: leg, vni: 101, gateway: {router: gw, addresses: ["10.1.0.254/24"]}}
-  - {name: server, vni: 102, gateway: {router: gw, addresses: ["10.2.0.254/24"]}}
   routers:
   - name: gw
+  segments:
+  - {name: overlay, vni: 100, evpn: {}, gateway: {router: gw, addresses: ["10.0.0.254/24"]}}
+  - {name: server, vni: 102, evpn: {}, gateway: {router: gw, addresses: ["10.2.0.254/24"]}}
+`, e.EdgeName(), topo.UnderlayName, e.TEP, e.Fabric.EVPNAS(), e.TEP, e.Fabric.Reflectors[0].Addr)
+	if e.Index == 0 {
+		return begin + "  ports:\n  - {name: client, interface: client, segment: overlay}\n"
+	}
+	return begin + fmt.Sprintf(`  - {name: leg, vni: 101, gateway: {router: gw, addresses: ["10.1.0.254/24"]}}
   ports:
-  - {name: %[7]s, interface: %[7]s, segment: leg}
-  - {name: %[8]s, interface: %[8]s, segment: server}
-`, e.EdgeName(), topo.UnderlayName, e.TEP, e.Fabric.EVPNAS(), e.TEP, e.Fabric.Reflectors[0].Addr, clientLeg, serverLeg)
+  - {name: %[1]s, interface: %[1]s, segment: leg}
+  - {name: %[2]s, interface: %[2]s, segment: server}
+`, clientLeg, serverLeg)
 }
 
 // buildGateway makes hosts, links and data paths, and waits until both ways carry packets.
 func (c *Command) buildGateway(ctx context.Context, lab *topo.Lab) (*gatewayNet, error) {
 	n := &gatewayNet{lab: lab, overlay: netip.MustParseAddr("10.2.0.1"), legTo: netip.MustParseAddr("10.2.0.2")}
-	path := c.gatewayOf()
+	ways := c.gatewayPaths()
 	var err error
 	n.fabric, err = topo.NewEVPN(ctx, lab, topo.EVPNOptions{
-		Edges: []topo.EVPNPath{topo.EVPNKernel{}, path}, Segments: []topo.EVPNSegment{{Name: "overlay", VNI: 100}},
+		Edges: ways, Segments: []topo.EVPNSegment{{Name: "overlay", VNI: 100}},
 		Guests: []topo.EVPNGuestOptions{{Name: "client", Number: 1, Edges: []int{0}}},
 	})
 	if err != nil {
@@ -91,13 +99,16 @@ func (c *Command) buildGateway(ctx context.Context, lab *topo.Lab) (*gatewayNet,
 	if n.server, err = lab.Host("server"); err != nil {
 		return nil, err
 	}
+	if n.cable, err = lab.Host("cable"); err != nil {
+		return nil, err
+	}
 	if err := n.legs(ctx, c.Gateway == "kernel"); err != nil {
 		return nil, err
 	}
 	if err := n.shape(ctx); err != nil {
 		return nil, err
 	}
-	n.describesItself = fmt.Sprintf("The FortiGate study's network, built for this run: an overlay segment (VXLAN, EVPN by FRR) and an untagged leg of one gateway, %s. Every link on the way carries %s.", path.Describe(), wireRate)
+	n.describesItself = fmt.Sprintf("The FortiGate study's network, built for this run: an overlay segment (VXLAN, EVPN by FRR) and an untagged leg of one gateway, %s. Underlay and leg carry %s.", ways[1].Describe(), wireRate)
 	if err := n.fabric.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -120,7 +131,9 @@ func (n *gatewayNet) legs(ctx context.Context, kernel bool) error {
 		return end
 	}
 	err := errors.Join(
-		n.lab.Link(ctx, topo.LinkEnd{Host: n.client, Name: clientLeg, Addrs: []netip.Prefix{prefix("10.1.0.1/24")}}, box(clientLeg, "10.1.0.254/24"), 1500),
+		n.lab.Link(ctx, topo.LinkEnd{Host: n.client, Name: clientLeg, Addrs: []netip.Prefix{prefix("10.1.0.1/24")}}, topo.LinkEnd{Host: n.cable, Name: "client"}, 1500),
+		n.lab.Link(ctx, box(clientLeg, "10.1.0.254/24"), topo.LinkEnd{Host: n.cable, Name: "gateway"}, 1500),
+		n.cable.Bridge(ctx, "br0", 1500, "client", "gateway"),
 		n.lab.Link(ctx, topo.LinkEnd{
 			Host: n.server, Name: topo.EndName, Addrs: []netip.Prefix{prefix("10.2.0.1/24"), prefix("10.2.0.2/24")},
 			Gateways: []netip.Addr{netip.MustParseAddr("10.2.0.254")},
@@ -140,21 +153,22 @@ func (n *gatewayNet) legs(ctx context.Context, kernel bool) error {
 			return fmt.Errorf("client: %w: %s", err, out)
 		}
 	}
-	// The hypervisor only switches: a bridge with the gateway's own MAC address would take its frames.
+	if !kernel {
+		return nil
+	}
+	// The kernel's hypervisor only switches: a bridge with the gateway's own MAC address would take its frames.
 	_, err = n.fabric.Edges[0].Output(ctx, "ip", "link", "set", "br100", "address", "02:00:00:00:0a:01")
 	return err
 }
 
-// shape gives every link on the way the rate of a wire, with what Ethernet adds to each frame: FCS,
-// preamble and gap (24 bytes). Segments are cut first, as an adapter does, so each is counted.
+// shape gives underlay and leg the rate of a wire, with what Ethernet adds to each frame: FCS, preamble
+// and gap (24 bytes). That is at the switches, whatever way a data path sends. Segments are cut before, as
+// an adapter does, so each is counted.
 func (n *gatewayNet) shape(ctx context.Context) error {
 	for _, at := range []struct {
 		host *topo.Host
 		name string
-	}{
-		{n.client, clientLeg}, {n.gateway.Host, clientLeg}, {n.fabric.Edges[0].Host, topo.UnderlayName}, {n.gateway.Host, topo.UnderlayName},
-		{n.server, topo.EndName}, {n.gateway.Host, serverLeg},
-	} {
+	}{{n.cable, "client"}, {n.cable, "gateway"}, {n.fabric.Switch, n.fabric.Edges[0].Name}, {n.fabric.Switch, n.gateway.Name}} {
 		out, err := at.host.Output(ctx, "tc", "qdisc", "add", "dev", at.name, "root", "stab", "overhead", "24", "linklayer", "ethernet",
 			"tbf", "rate", wireRate, "burst", "16k", "latency", "5ms")
 		if err != nil {

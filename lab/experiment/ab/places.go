@@ -1,6 +1,7 @@
 package ab
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/alecthomas/kong"
@@ -18,14 +19,22 @@ func (c *Command) atPlaces() *paths.Command {
 // AfterApply refuses flags of networks that are built where one exists, and the other way round: they
 // would do nothing.
 func (c *Command) AfterApply(line *kong.Context) error {
-	other, why := "Places", "is of networks that exist: name those with --client, --server and --path"
-	if c.Places.Asked() {
-		other, why = "Network", "is of networks that the lab builds, and --client, --server and --path are of one that exists"
-	}
-	for _, flag := range line.Flags() {
-		if flag.Set && flag.Group != nil && flag.Group.Key == other {
-			return fmt.Errorf("--%s %s", flag.Name, why)
+	for _, given := range line.Path {
+		switch group := groupOf(given.Flag); {
+		case group == "Network" && (c.Places.Asked() || c.Gateway != ""):
+			return fmt.Errorf("--%s is of networks with several targets that the lab builds, not of one that exists or of --gateway", given.Flag.Name)
+		case group == "Places" && !c.Places.Asked():
+			return fmt.Errorf("--%s is of networks that exist: name one with --client, --server and --path", given.Flag.Name)
+		case given.Flag != nil && given.Flag.Name == "gateway" && c.Places.Asked():
+			return errors.New("--gateway builds a network, and --client, --server and --path are of one that exists")
 		}
 	}
 	return nil
+}
+
+func groupOf(flag *kong.Flag) string {
+	if flag == nil || flag.Group == nil {
+		return ""
+	}
+	return flag.Group.Key
 }

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -57,6 +58,8 @@ func compared(row result.Row, m stats.Metric) (ratio, interval, words string) {
 		interval = fmt.Sprintf("%.3f … %.3f", row.RatioLo, row.RatioHi)
 	}
 	switch {
+	case m.Name == measure.MSS:
+		words = "" // a size is neither good nor bad
 	case row.N < stats.LeastPairs:
 		words = fmt.Sprintf("none: fewer than %d rounds", stats.LeastPairs)
 	case !row.Distinguishable && row.SmallestEffect > 0:
@@ -76,7 +79,7 @@ func coresText(w io.Writer, r result.Result) {
 			for _, name := range stats.Names(r) {
 				var shares []string
 				for _, c := range coresOf(r, name, caseName, p.Role) {
-					shares = append(shares, fmt.Sprintf("%.0f", 100*busy(c)))
+					shares = append(shares, fmt.Sprintf("%.0f", 100*min(1, busy(c))))
 				}
 				if len(shares) > 0 {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", caseName, p.Name, name, strings.Join(shares, " "))
