@@ -14,7 +14,7 @@ import (
 func TestParseProcess(t *testing.T) {
 	const rest = " S 7 1 1 0 -1 4194304 1 2 3 4 50 60 70 80 20 0 1 0 12345 1 1"
 	for line, want := range map[string]processTime{
-		"42 (a) b) c" + ")" + rest:      {name: "a) b) c", parent: 7, ticks: 110, children: 150, started: 12345},
+		"42 (a) b) c" + ")" + rest:       {name: "a) b) c", parent: 7, ticks: 110, children: 150, started: 12345},
 		"42 (kworker/0:1-events)" + rest: {name: "kworker", parent: 7, ticks: 110, children: 150, started: 12345},
 	} {
 		if got, ok := parseProcess(line); !ok || got != want {

@@ -65,7 +65,7 @@ type Command struct {
 // Validate checks what belongs together and fills in what follows from the rest.
 func (c *Command) Validate() (err error) {
 	if c.Places.Asked() {
-		return c.atPlaces().Validate()
+		return atPlaces(c).Validate()
 	}
 	switch c.Gateway {
 	case "":
@@ -90,7 +90,7 @@ func (c *Command) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkTargets(), c.checkControl(), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+	return errors.Join(c.checkTargets(), checkControl(c), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
 }
 
 func (c *Command) checkMTUs() error {
@@ -114,7 +114,7 @@ func (c *Command) checkMTUs() error {
 const evpn = "evpn"
 
 // checkControl says what BGP cannot feed.
-func (c *Command) checkControl() error {
+func checkControl(c *Command) error {
 	if c.Control == evpn && c.Family == 6 && slices.Contains(c.Targets, "kernel") {
 		return errors.New("--control evpn: FRR before version 10.6 has tunnel endpoints of IPv4 alone; leave out kernel, or --family 6")
 	}

@@ -44,12 +44,15 @@ const (
 // wireRate is that of every link on the way, as tc-tbf(8) has it: the study's one gigabit leg.
 const wireRate = "1gbit"
 
-// gatewayPaths are the hypervisor's and the gateway's data paths.
-func (c *Command) gatewayPaths() []topo.EVPNPath {
-	if c.Gateway == "kernel" {
+// gateway is the study's network as it was asked for.
+type gateway struct{ kind, binary string }
+
+// paths are the hypervisor's and the gateway's data paths.
+func (g gateway) paths() []topo.EVPNPath {
+	if g.kind == "kernel" {
 		return []topo.EVPNPath{topo.EVPNKernel{}, topo.EVPNKernel{}}
 	}
-	edge := topo.EVPNSelvage{Binary: c.SelvageBinary, Change: gatewayConfig}
+	edge := topo.EVPNSelvage{Binary: g.binary, Change: gatewayConfig}
 	return []topo.EVPNPath{edge, edge}
 }
 
@@ -83,10 +86,10 @@ spec:
 `, clientLeg, serverLeg)
 }
 
-// buildGateway makes hosts, links and data paths, and waits until both ways carry packets.
-func (c *Command) buildGateway(ctx context.Context, lab *topo.Lab) (*gatewayNet, error) {
+// build makes hosts, links and data paths, and waits until both ways carry packets.
+func (g gateway) build(ctx context.Context, lab *topo.Lab) (*gatewayNet, error) {
 	n := &gatewayNet{lab: lab, overlay: netip.MustParseAddr("10.2.0.1"), legTo: netip.MustParseAddr("10.2.0.2")}
-	ways := c.gatewayPaths()
+	ways := g.paths()
 	var err error
 	n.fabric, err = topo.NewEVPN(ctx, lab, topo.EVPNOptions{
 		Edges: ways, Segments: []topo.EVPNSegment{{Name: "overlay", VNI: 100}},
@@ -102,7 +105,7 @@ func (c *Command) buildGateway(ctx context.Context, lab *topo.Lab) (*gatewayNet,
 	if n.cable, err = lab.Host("cable"); err != nil {
 		return nil, err
 	}
-	if err := n.legs(ctx, c.Gateway == "kernel"); err != nil {
+	if err := n.legs(ctx, g.kind == "kernel"); err != nil {
 		return nil, err
 	}
 	if err := n.shape(ctx); err != nil {
@@ -178,24 +181,23 @@ func (n *gatewayNet) shape(ctx context.Context) error {
 	return nil
 }
 
-// runGateway builds the study's network and measures it as one that exists.
-func (c *Command) runGateway(ctx context.Context, console *experiment.Console) (err error) {
+// run builds the network and measures it as one that exists: at is the run but for places and paths.
+func (g gateway) run(ctx context.Context, console *experiment.Console, at *paths.Command) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
 	ctx, stop := experiment.WithHangup(ctx)
 	defer stop()
 	experiment.RestoreDead(ctx, console.Err)
-	lab, err := topo.New(ctx, "ab gateway "+c.Gateway)
+	lab, err := topo.New(ctx, "ab gateway "+g.kind)
 	if err != nil {
 		return err
 	}
 	defer func() { err = experiment.Removed(ctx, err, lab.Close()) }()
-	n, err := c.buildGateway(ctx, lab)
+	n, err := g.build(ctx, lab)
 	if err != nil {
 		return err
 	}
-	at := c.atPlaces()
 	at.Flags = paths.Flags{
 		Client: place.Place{Kind: place.Namespace, Name: n.client.Namespace}, Server: place.Place{Kind: place.Namespace, Name: n.server.Namespace},
 		Watch: []place.Place{{Kind: place.Namespace, Name: n.gateway.Namespace}},

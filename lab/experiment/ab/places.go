@@ -10,7 +10,7 @@ import (
 )
 
 // atPlaces is the run on a network that exists.
-func (c *Command) atPlaces() *paths.Command {
+func atPlaces(c *Command) *paths.Command {
 	return &paths.Command{
 		Flags: c.Places, Cases: c.Cases, Rounds: c.Rounds, Slice: c.Slice, Streams: c.Streams, Output: c.Output, Results: c.Results,
 	}

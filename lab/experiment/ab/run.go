@@ -19,14 +19,14 @@ import (
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	if c.Places.Asked() {
-		at := c.atPlaces()
+		at := atPlaces(c)
 		if err := at.Validate(); err != nil {
 			return err
 		}
 		return at.Run(ctx, console)
 	}
 	if c.Gateway != "" {
-		return c.runGateway(ctx, console)
+		return gateway{c.Gateway, c.SelvageBinary}.run(ctx, console, atPlaces(c))
 	}
 	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
 }
