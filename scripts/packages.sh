@@ -18,7 +18,7 @@ set_of() {
 	test)
 		set_of demo
 		set_of app
-		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr ping:iputils-ping nft:nftables sshd:openssh-server
+		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr ping:iputils-ping nft:nftables sshd:openssh-server sockperf:sockperf qperf:qperf
 		;;
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;

@@ -14,7 +14,7 @@ import (
 
 // Bars are the medians of the main metrics, one panel each.
 func (v view) Bars() (figures []chart.Figure) {
-	for _, m := range metrics(v.Result) {
+	for _, m := range printed(v.Result) {
 		if m != mainMetric(m.Case) && m.Unit != "CPU s/GB" && m.Name != measure.Retransmits {
 			continue
 		}

@@ -228,6 +228,9 @@ func (e evidence) retransmits() (out []result.Finding) {
 				continue
 			}
 			text := fmt.Sprintf("%s a slice over %s, %s over %s", counted(row.Median), name, counted(base.Median), e.Baseline)
+			if caseName == caseReverse {
+				text = "in reverse, " + text
+			}
 			if row.Median > base.Median && len(lost(e.Result, name, roleServer))+len(lost(e.Result, name, roleClient)) == 0 {
 				text += ". Neither end lost a packet: they are lost on the way, or reordered"
 			}
@@ -292,7 +295,7 @@ func (e evidence) latency() (out []result.Finding) {
 func (e evidence) devices() (out []result.Finding) {
 	for _, d := range e.Devices {
 		if d.Failed > 0 {
-			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%s: %d of %d questions failed; the first: %s.", d.Place, d.Failed, d.Asked, d.Error)})
+			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%d of %d questions to %s failed; the first: %s.", d.Failed, d.Asked, d.Place, d.Error)})
 		}
 		for _, s := range d.Series {
 			var words []string
@@ -304,7 +307,7 @@ func (e evidence) devices() (out []result.Finding) {
 			if idle := during(e.Result, s, ""); len(idle) > 0 {
 				words = append(words, stats.Figure(stats.Median(idle).Median)+" at other times")
 			}
-			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%s, %s: %s (medians during TCP).", d.Place, seriesName(d, s), strings.Join(words, ", "))})
+			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%s of %s: %s (medians during TCP).", seriesName(d, s), d.Place, strings.Join(words, ", "))})
 		}
 	}
 	return out
