@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 	table, log := run(t, c)
 	for _, want := range []string{
 		"client → server", "server → client", "TCP throughput, reverse", "MSS used", "Request/response p50", "under load", "Connect/request/response",
-		"Small packets lost", "CPU per gigabyte, watch 1", "ssh:a", "No verdict",
+		"Small packets lost", "CPU per gigabyte, client", "ssh:a", "No verdict",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)

@@ -124,15 +124,15 @@ func modelProfiles() (all []result.Profile) {
 	for _, path := range []string{"plain", "overlay"} {
 		for _, role := range []string{"client", "server", "watch 1", "watch 2"} {
 			p := result.Profile{Target: path, Case: caseTCP, Role: role, Duration: 1.2, Gigabytes: 0.14, CPU: []result.CPUShare{{Core: 0, Idle: 1}}}
-			switch {
-			case role == "watch 1":
+			switch role {
+			case "watch 1":
 				p.Processes = []result.ProcessTime{{Name: "ksoftirqd/1", Seconds: 0.6}}
 				p.SoftIRQs = []result.SoftIRQCount{{Kind: "NET_RX", Core: 1, Count: 90_000}}
 				if path == "overlay" {
 					p.Functions = []result.FunctionTime{{Name: "vxlan_rcv", Cores: 0.31}, {Name: "__skb_gro_checksum_complete", Cores: 0.22}}
 					p.Drops = []result.Drop{{Stage: "reason", Counter: "freed: CPU_BACKLOG", Packets: 40}}
 				}
-			case role == "server":
+			case "server":
 				p.Processes, p.NotRead = []result.ProcessTime{{Name: "instrument", Seconds: 0.2}}, []string{"kernel functions: perf_event_open on core 0: permission denied"}
 			}
 			all = append(all, p)

@@ -101,7 +101,6 @@ func (c *Command) slice(ctx context.Context, e ends, name string, path Path) (re
 type trial struct {
 	client, server []json.RawMessage // of each instrument
 	watched        []agent.Watched   // of each place
-	uses           []result.Use
 }
 
 // runTrial starts the servers, then the clients with all watches and what else is to be done at each
