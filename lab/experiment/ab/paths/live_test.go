@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 	if err := change.UnmarshalText([]byte(places.Data + ":tx-checksum-ip-generic=off")); err != nil {
 		t.Fatal(err)
 	}
-	c.Set, c.Profile = []Setting{{Client: true, Server: true, Change: change}}, true
+	c.Set, c.Profile, c.Rounds = []Setting{{Client: true, Server: true, Change: change}}, true, 1
 	c.WatchDevice = []place.Place{{Kind: place.SSH, Host: "b"}}
 	c.WatchCommand, c.WatchPattern = []string{"grep ^cpu[0-9] /proc/stat"}, []string{`(?m)^(?P<name>cpu\d+) (?P<value>\d+)`}
 	table, log := run(t, c)
@@ -150,7 +150,7 @@ func TestBlackHole(t *testing.T) {
 		}
 	}
 	c := command(t, testbed)
-	c.Cases, c.Watch, c.Reverse = []string{"tcp", "rr"}, nil, false
+	c.Cases, c.Watch, c.Reverse, c.Rounds = []string{"tcp", "rr"}, nil, false, 2
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
