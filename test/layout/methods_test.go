@@ -34,7 +34,7 @@ var manyMethods = map[string]int{
 	"lab/chart.View":                    38,
 	"lab/experiment/ab.round":           35,
 	"lab/experiment/ab.view":            52,
-	"lab/experiment/ab/paths.view":      56,
+	"lab/experiment/ab/paths.view":      57,
 	"lab/experiment/attack.view":        51,
 	"lab/experiment/cache.view":         46,
 	"lab/experiment/converge.view":      59,

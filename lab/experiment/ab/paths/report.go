@@ -31,6 +31,9 @@ func newView(r result.Result) view {
 // page writes r as one self-contained page.
 func page(w io.Writer, r result.Result) error { return chart.Page(w, pageTemplate, newView(r)) }
 
+// Experiment is the command that measured.
+func (v view) Experiment() string { return "ab" }
+
 // Intro says what was done.
 func (v view) Intro() string {
 	if built := v.Parameters["network"]; built != "" {
