@@ -17,8 +17,9 @@ set_of() {
 	app) printf '%s\n' '/usr/lib/postgresql/*/bin/initdb:postgresql' setpriv:util-linux unshare:util-linux ;;
 	test)
 		set_of demo
+		printf '%s\n' sockperf:sockperf qperf:qperf # to compare with, in the long tests
 		set_of app
-		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr ping:iputils-ping nft:nftables sshd:openssh-server sockperf:sockperf qperf:qperf
+		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr ping:iputils-ping nft:nftables sshd:openssh-server
 		;;
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;
