@@ -17,6 +17,7 @@ set_of() {
 	app) printf '%s\n' '/usr/lib/postgresql/*/bin/initdb:postgresql' setpriv:util-linux unshare:util-linux ;;
 	test)
 		set_of demo
+		printf '%s\n' sockperf:sockperf qperf:qperf # to compare with, in the long tests
 		set_of app
 		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr ping:iputils-ping nft:nftables sshd:openssh-server sudo:sudo openssl:openssl
 		;;

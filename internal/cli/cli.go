@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s, console, placesConsole(s, console)),
+		kong.Bind(s, console),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

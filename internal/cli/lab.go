@@ -15,7 +15,6 @@ import (
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiments"
-	"github.com/selvage/selvage/lab/paths"
 	"github.com/selvage/selvage/lab/place"
 )
 
@@ -23,15 +22,14 @@ import (
 type labCmd struct {
 	experiments.Commands
 
-	Paths   paths.Command `cmd:"" help:"Measure paths that exist, between two hosts: the first against the others, by turns."`
-	Restore restoreCmd    `cmd:"" help:"Remove what killed labs left behind, here or at other places."`
-	Agent   agentCmd      `cmd:"" hidden:"" help:"Serve a lab at this place: what selvage lab starts over SSH."`
+	Restore restoreCmd `cmd:"" help:"Remove what killed labs left behind, here or at other places."`
+	Agent   agentCmd   `cmd:"" hidden:"" help:"Serve a lab at this place: what selvage lab starts over SSH."`
 }
 
 type restoreCmd struct {
 	Hosts []place.Place `placeholder:"PLACE" help:"Undo and remove what killed agents left at these places instead: ns:NAME, ssh:[USER@]HOST[:PORT] or pid:N."`
 
-	paths.Connection
+	place.Connection
 }
 
 // Run restores here, or at the places that are named.
@@ -39,7 +37,7 @@ func (c *restoreCmd) Run(ctx context.Context, s *streams, console *experiment.Co
 	if len(c.Hosts) == 0 {
 		return (&experiments.Restore{}).Run(ctx, console)
 	}
-	o := c.Options(placesConsole(s, console))
+	o := c.Options(console.Version, console.Password)
 	var errs []error
 	for _, p := range c.Hosts {
 		dirs, err := place.Restore(ctx, p, o)
@@ -58,11 +56,6 @@ type agentCmd struct{ agent.Command }
 
 // Run serves a controller.
 func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, version()) }
-
-// placesConsole is where paths writes.
-func placesConsole(s *streams, console *experiment.Console) *paths.Console {
-	return &paths.Console{Out: s.out, Err: s.err, Args: console.Args, Version: console.Version, Password: s.onePassword()}
-}
 
 // onePassword asks for a password once, and then knows it.
 func (s *streams) onePassword() func(prompt string) (string, error) {

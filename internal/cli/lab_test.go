@@ -23,7 +23,7 @@ func TestLabAtPlaces(t *testing.T) {
 	testbed := places.New(t)
 	ssh := "--ssh=" + strings.Join(testbed.SSH, " ")
 	measure := []string{
-		"lab", "paths", ssh, "--client=ssh:a", "--server=ssh:b", "--path=underlay=" + testbed.B.Underlay.String(), "--path=overlay=" + testbed.B.Overlay.String(),
+		"lab", "ab", ssh, "--results=" + t.TempDir(), "--client=ssh:a", "--server=ssh:b", "--path=underlay=" + testbed.B.Underlay.String(), "--path=overlay=" + testbed.B.Overlay.String(),
 		"--cases=rr", "--slice=300ms", "--set=both:" + places.Data + ":tx-checksum-ip-generic=off",
 	}
 	out, log, err := selvage(t.Context(), append(measure, "--rounds=1")...)

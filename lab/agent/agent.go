@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -147,6 +148,8 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, func(r runRequest) (report, error) { return a.runner.run(a.ctx, r.Role) })
 	case opWatch:
 		return with(m, func(w watchRequest) (Watched, error) { return a.watch(w.Duration) })
+	case opProfile:
+		return with(m, a.profile)
 	case opSet:
 		return with(m, a.set)
 	case opSwitch:
@@ -218,6 +221,9 @@ func (a *agent) describe() (h Hello, err error) {
 	if err := unix.Uname(&name); err != nil {
 		return h, fmt.Errorf("kernel version: %w", err)
 	}
+	if h.Machine, err = bootID(); err != nil {
+		return h, err
+	}
 	h.Kernel, h.Name = unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Nodename[:])
 	if h.Interfaces, err = interfaces(); err != nil {
 		return h, err
@@ -238,6 +244,12 @@ func (a *agent) describe() (h Hello, err error) {
 		}
 	}
 	return h, nil
+}
+
+// bootID is of the machine, until its next start.
+func bootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id)), err
 }
 
 func interfaces() ([]Interface, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
 )
 
 // Watched is what a machine did in a time.
@@ -24,6 +25,7 @@ type Counters struct {
 	Softnet    []Softnet          `json:"softnet"`    // of each core
 	Interfaces map[string]Traffic `json:"interfaces"` // of the namespace
 	Protocols  map[string]int64   `json:"protocols"`  // of the namespace, as Tcp.RetransSegs
+	Drops      []result.Drop      `json:"drops"`      // of interfaces, drivers and qdiscs of the namespace
 }
 
 // Softnet is a line of /proc/net/softnet_stat.
@@ -82,6 +84,9 @@ func readCounters() (c Counters, err error) {
 	if c.Interfaces, err = readTraffic("/proc/net/dev"); err != nil {
 		return c, err
 	}
+	if c.Drops, err = readDrops(); err != nil {
+		return c, err
+	}
 	c.Protocols = map[string]int64{}
 	for _, path := range []string{"/proc/net/snmp", "/proc/net/netstat"} {
 		if err := readProtocols(path, c.Protocols); err != nil {
@@ -92,7 +97,7 @@ func readCounters() (c Counters, err error) {
 }
 
 func (c Counters) since(then Counters) Counters {
-	grown := Counters{Interfaces: map[string]Traffic{}, Protocols: map[string]int64{}}
+	grown := Counters{Interfaces: map[string]Traffic{}, Protocols: map[string]int64{}, Drops: dropsSince(c.Drops, then.Drops)}
 	for i, s := range c.Softnet {
 		if i < len(then.Softnet) {
 			old := then.Softnet[i]

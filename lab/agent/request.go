@@ -28,7 +28,8 @@ type Hello struct {
 	Program    string      `json:"program"` // SHA-256, in hexadecimal
 	Arch       string      `json:"arch"`    // as Go names it
 	Kernel     string      `json:"kernel"`
-	Name       string      `json:"name"` // of the host
+	Name       string      `json:"name"`    // of the host
+	Machine    string      `json:"machine"` // the same for all agents of one machine
 	Root       bool        `json:"root"`
 	Cores      int         `json:"cores"`
 	Interfaces []Interface `json:"interfaces"`

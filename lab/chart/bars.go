@@ -58,6 +58,55 @@ func RatioClass(row result.Row) string {
 	return "ratio same"
 }
 
+// MedianBars draws one metric: a bar a target from zero, its interval, its median
+// and ratio, and a rule at the baseline's median.
+func MedianBars(v View, m stats.Metric) (Figure, bool) {
+	const width, left, right, pitch, thick = 360, 68, 228, 30, 15
+	var rows []result.Row
+	top := 0.0
+	for _, name := range v.Names() {
+		if row, ok := v.Row(name, m); ok {
+			rows = append(rows, row)
+			top = max(top, row.Hi)
+		}
+	}
+	if len(rows) == 0 {
+		return Figure{}, false
+	}
+	scale := func(x float64) float64 {
+		if top == 0 {
+			return left
+		}
+		return left + x/top*(right-left)
+	}
+	c := NewCanvas(width, float64(len(rows)*pitch+6))
+	if base, ok := v.Row(v.Baseline(), m); ok {
+		c.Line(scale(base.Median), 0, scale(base.Median), c.Height-4, "baseline")
+	}
+	var words []string
+	for i, row := range rows {
+		y := float64(i*pitch) + 4
+		mid := y + thick/2.0 + 1
+		c.Open(v.Color(row.Target), Describe(row))
+		c.Rect(0, y-4, width, pitch, 0, "hit")
+		c.Text(0, mid+4, "name", Brief(row.Target, 8))
+		c.Rect(left, y+1, max(scale(row.Median)-left, 1), thick, 2, "bar")
+		c.Whisker(scale(row.Lo), scale(row.Hi), mid)
+		c.Text(289, mid+4, "value e", stats.In(row.Median, row.Unit))
+		c.Text(358, mid+4, RatioClass(row)+" e", RatioLabel(row))
+		c.Close()
+		words = append(words, Describe(row))
+	}
+	better := "lower is better"
+	if m.Higher {
+		better = "higher is better"
+	}
+	return Figure{
+		Title: m.Title, Unit: m.Unit + ", " + better,
+		Wide: c.SVG("any", m.Title+" by target. "+strings.Join(words, ". ")),
+	}, true
+}
+
 // stripReach is how far from the baseline a card's axis goes at most, as a ratio: what
 // lies beyond is drawn at its end, or a slow path would crowd all others.
 const stripReach = 1.6

@@ -12,7 +12,8 @@ type Experiment struct {
 	// Name is on the command line, in the results, and of the golden files.
 	Name string
 	// Command returns a pointer to a struct whose one field is the command, as kong reads it. The
-	// command has a method Run(context.Context, *Console) error, which measures.
+	// command has a method Run(context.Context, *Console) error, which measures. It is nil where
+	// another experiment's command runs this one.
 	Command func() any
 	// Summarise computes the rows of a result from its samples.
 	Summarise func(result.Result) []result.Row
@@ -51,6 +52,6 @@ type Console struct {
 	Args []string
 	// Version is Selvage's own.
 	Version string
-	// Password asks the user for one.
+	// Password asks the user for one, for places that need it.
 	Password func(prompt string) (string, error)
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Run makes the directory of a run under results, measures, and writes and prints
-// what came of it.
+// Run is Keep for an experiment that builds networks here, which needs root.
 func Run(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
@@ -25,19 +24,19 @@ func Run(ctx context.Context, console *Console, e Experiment, results, output st
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
-	return keep(ctx, console, e, results, output, measure)
+	return Keep(ctx, console, e, results, output, measure)
 }
 
 // RunBetweenPlaces is Run of what is measured between places that exist. It needs no root here.
 func RunBetweenPlaces(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
-	// Not of SIGPIPE, which a write to an ssh that has ended raises too. Where this process dies
-	// of it, agents restore.
-	ctx, stop := notify(ctx)
+	ctx, stop := WithTerminal(ctx)
 	defer stop()
-	return keep(ctx, console, e, results, output, measure)
+	return Keep(ctx, console, e, results, output, measure)
 }
 
-func keep(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+// Keep makes the directory of a run under results, measures, and writes and prints
+// what came of it.
+func Keep(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	began := time.Now()
 	dir, err := newRunDir(results, e.Name, began)
 	if err != nil {
@@ -71,6 +70,10 @@ func finish(console *Console, e Experiment, dir, output string, r result.Result,
 func WithHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return notify(ctx, syscall.SIGPIPE)
 }
+
+// WithTerminal ends ctx when the terminal goes away, for what is measured between places. SIGPIPE is no
+// sign of that: a write to an ssh that has ended raises it too. Where this process dies of it, agents restore.
+func WithTerminal(ctx context.Context) (context.Context, context.CancelFunc) { return notify(ctx) }
 
 // notify ends ctx with these signals, and when the terminal goes away.
 func notify(ctx context.Context, signals ...os.Signal) (context.Context, context.CancelFunc) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiment/ab"
+	"github.com/selvage/selvage/lab/experiment/ab/paths"
 	"github.com/selvage/selvage/lab/experiment/attack"
 	"github.com/selvage/selvage/lab/experiment/cache"
 	"github.com/selvage/selvage/lab/experiment/converge"
@@ -24,6 +25,7 @@ import (
 func All() []experiment.Experiment {
 	return []experiment.Experiment{
 		ab.Experiment(),
+		paths.Experiment(),
 		mtu.Experiment(),
 		mtuplaces.Experiment(),
 		rfc2544.Experiment(),

@@ -85,15 +85,7 @@ func Restore(ctx context.Context, p Place, o Options) ([]string, error) {
 
 // openRemote connects by ssh, whose far end is the script of a shell.
 func openRemote(ctx context.Context, p Place, o Options) (*agent.Session, error) {
-	argv := append(append([]string{}, o.SSH...), "-T", "-o", "BatchMode=yes")
-	if p.User != "" {
-		argv = append(argv, "-l", p.User)
-	}
-	if p.Port != 0 {
-		argv = append(argv, "-p", fmt.Sprint(p.Port))
-	}
-	argv = append(argv, "--", p.Host, "exec sh -c '"+script(o, true)+"'")
-	c, err := startProcess(argv)
+	c, err := startProcess(append(o.sshTo(p), "exec sh -c '"+script(o, true)+"'"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}

@@ -33,9 +33,13 @@ const leaveTime = 10 * time.Second
 // startProcess starts a program that has its own process group, so that Ctrl-C leaves the
 // connection for an orderly end.
 func startProcess(argv []string) (*connection, error) {
+	return startWith(argv, &syscall.SysProcAttr{Setpgid: true})
+}
+
+func startWith(argv []string, attr *syscall.SysProcAttr) (*connection, error) {
 	c := &connection{cmd: exec.Command(argv[0], argv[1:]...)}
 	c.cmd.Stderr = &c.errors
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.SysProcAttr = attr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -89,7 +93,8 @@ func startOnThread(namespace string, argv []string) (*connection, error) {
 	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("enter network namespace %s: %w (it needs root: run it with sudo)", namespace, err)
 	}
-	return startProcess(argv)
+	// A session of its own, as over SSH: the scheduler's autogroups share the cores by session (sched(7)).
+	return startWith(argv, &syscall.SysProcAttr{Setsid: true})
 }
 
 // Kill ends the process. A local shell is told by the end of its input, so that it cleans up.

@@ -25,6 +25,10 @@ type Result struct {
 	Samples     []Sample          `json:"samples" jsonschema:"nullable"`
 	Summary     []Row             `json:"summary" jsonschema:"nullable"`
 	Verdict     Verdict           `json:"verdict"`
+	// Of a run between places.
+	Places   []Place   `json:"places,omitempty"`
+	Profiles []Profile `json:"profiles,omitempty"`
+	Devices  []Device  `json:"devices,omitempty"`
 }
 
 // Environment is what has to be equal before two results may be compared.
@@ -82,7 +86,8 @@ type Sample struct {
 	// Series holds one value a reporting interval (a second with iperf3), one a slice, or
 	// one a source port, by name.
 	Series map[string][]float64 `json:"series,omitempty"`
-	CPU    []CPUShare           `json:"cpu,omitempty"` // one per core
+	CPU    []CPUShare           `json:"cpu,omitempty"`  // one per core
+	Uses   []Use                `json:"uses,omitempty"` // of each place, in a run between places
 	// Latency is the distribution of one request/response sample.
 	Latency []Quantile `json:"latency,omitempty"`
 	Error   string     `json:"error,omitempty"`

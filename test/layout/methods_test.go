@@ -61,6 +61,7 @@ var manyMethods = map[string]int{
 	"lab/experiment/latency/places.view":     45,
 	"lab/experiment/mtu/places.view":         43,
 	"lab/turns.View":                         40,
+	"lab/experiment/ab/paths.view":           57,
 }
 
 // listed is what go list says of a package.

@@ -161,10 +161,11 @@ func (b *Testbed) machine(ctx context.Context, lab *topo.Lab, name string, n int
 		return nil, err
 	}
 	config := fmt.Sprintf("ListenAddress %s\nHostKey /mnt/%s_key\nAuthorizedKeysFile /mnt/authorized\nPermitRootLogin prohibit-password\n"+
-		"PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nPidFile none\nClientAliveInterval 1\nClientAliveCountMax 3\nLoginGraceTime 10\nMaxStartups 50\nSetEnv PATH=/mnt/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run\n", addr, name)
+		"PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nPidFile none\nClientAliveInterval 1\nClientAliveCountMax 3\nLoginGraceTime 10\nMaxStartups 50\nSetEnv PATH=/mnt/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp\n", addr, name)
 	if err := os.WriteFile(filepath.Join(b.Dir, name+"_sshd"), []byte(config), 0o644); err != nil {
 		return nil, err
 	}
+	// Its users have a home of their own too: what a login shell of this machine does is not of the test.
 	// In a mount namespace of its own, so that the machine's temporary files are its own and
 	// sshd has its directory in /run.
 	m.sshd = host.Command(ctx, "unshare", "--mount", "sh", "-c", fmt.Sprintf("mount --bind %s /mnt && mount -t tmpfs tmpfs /run && "+

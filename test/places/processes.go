@@ -72,3 +72,17 @@ func IsAgent(command string) bool {
 
 // IsGuard says whether a command line is that of the shell that starts an agent.
 func IsGuard(command string) bool { return strings.Contains(command, "sh -c") }
+
+// CPUTime is what a process has used of the cores itself, in ticks of 10 ms; none where it has ended.
+func CPUTime(pid int) (used time.Duration) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	for _, field := range fields[11:13] { // utime and stime of proc_pid_stat(5)
+		ticks, _ := strconv.Atoi(field) // the kernel writes numbers
+		used += time.Duration(ticks) * 10 * time.Millisecond
+	}
+	return used
+}

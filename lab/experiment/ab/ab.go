@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/ab/paths"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -26,9 +28,9 @@ func Experiment() experiment.Experiment {
 
 // Command is the command line of the A/B experiment.
 type Command struct {
-	Targets []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
-	Cases   []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
-	Rounds  int      `default:"10" help:"How often all networks are built; intervals and ratios are over rounds, and a difference needs at least 8."`
+	Targets []string `group:"Network" placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
+	Cases   []string `placeholder:"CASE" help:"What to measure: tcp, rr, udp, transit, of which the first three are by default; between places tcp, rr, rr-load (round trips while transfers run), crr, udp, all by default."`
+	Rounds  int      `default:"10" help:"How often all networks are built, or all paths between places take a turn; intervals and ratios are over rounds, and a difference needs at least 8."`
 	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
 	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
 
@@ -43,11 +45,15 @@ type Command struct {
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. default is the kernel's own choice: on where br_netfilter is loaded."`
 
-	Cycles        int           `group:"Samples" default:"20" help:"Turns of the targets in a round. In a cycle TCP has five slices of each target, UDP four, the others two."`
-	Slice         time.Duration `group:"Samples" default:"10ms" help:"Duration of a slice."`
+	Cycles        int           `group:"Network" default:"20" help:"Turns of the targets in a round. In a cycle TCP has five slices of each target, UDP four, the others two."`
+	Slice         time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of a slice; 10ms, between places 1s."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
-	Pin           bool          `group:"Samples" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
-	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
+	Pin           bool          `group:"Network" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
+	SelvageBinary string        `placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
+
+	Gateway string `placeholder:"KIND" help:"Build the FortiGate study's network and measure it as one that exists: an overlay segment against an untagged leg of one gateway box, kernel or selvage, at 1 Gbit/s. Slices, rounds and cases are as between places."`
+
+	Places paths.Flags `embed:""`
 
 	programs experiment.Builds
 	// harm is done to a target of each round, for proof that it is found.
@@ -58,6 +64,22 @@ type Command struct {
 
 // Validate checks what belongs together and fills in what follows from the rest.
 func (c *Command) Validate() (err error) {
+	if c.Places.Asked() {
+		return atPlaces(c).Validate()
+	}
+	switch c.Gateway {
+	case "":
+	case "kernel", "selvage":
+		return nil // the rest is looked at when the network stands
+	default:
+		return fmt.Errorf("--gateway: there is no %s; choose kernel or selvage", c.Gateway)
+	}
+	if len(c.Cases) == 0 {
+		c.Cases = []string{"tcp", "rr", "udp"}
+	}
+	if c.Slice == 0 {
+		c.Slice = defaultSlice
+	}
 	if c.Targets, c.programs, err = experiment.ReadBuilds(c.Targets, targetNames()); err != nil {
 		return err
 	}
@@ -68,7 +90,7 @@ func (c *Command) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkTargets(), c.checkControl(), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+	return errors.Join(c.checkTargets(), checkControl(c), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
 }
 
 func (c *Command) checkMTUs() error {
@@ -92,12 +114,15 @@ func (c *Command) checkMTUs() error {
 const evpn = "evpn"
 
 // checkControl says what BGP cannot feed.
-func (c *Command) checkControl() error {
+func checkControl(c *Command) error {
 	if c.Control == evpn && c.Family == 6 && slices.Contains(c.Targets, "kernel") {
 		return errors.New("--control evpn: FRR before version 10.6 has tunnel endpoints of IPv4 alone; leave out kernel, or --family 6")
 	}
 	return nil
 }
+
+// defaultSlice is the duration of a slice.
+const defaultSlice = 10 * time.Millisecond
 
 // leastSlice is so long that what each slice begins with stays the smaller part.
 const leastSlice = 5 * time.Millisecond
@@ -114,6 +139,9 @@ func (c *Command) checkSamples() error {
 		return fmt.Errorf("--slice: %s is not within %s … 10s", c.Slice, leastSlice)
 	}
 	for i, name := range c.Cases {
+		if known := []string{"tcp", "rr", "udp", transitCase}; !slices.Contains(known, name) {
+			return fmt.Errorf("--cases: there is no %s without --client, --server and --path; choose from %s", name, strings.Join(known, ", "))
+		}
 		if slices.Contains(c.Cases[:i], name) {
 			return fmt.Errorf("--cases: %s is named twice", name)
 		}
@@ -140,5 +168,5 @@ func (c *Command) pins() (bulk, rr measure.Pin) {
 
 // commands is the command as kong reads it.
 type commands struct {
-	Ab Command `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one run."`
+	Ab Command `cmd:"" help:"Measure what an overlay costs: several data paths, interleaved, in one run; with --client, --server and --path, those of a network that exists."`
 }

@@ -18,6 +18,16 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
+	if c.Places.Asked() {
+		at := atPlaces(c)
+		if err := at.Validate(); err != nil {
+			return err
+		}
+		return at.Run(ctx, console)
+	}
+	if c.Gateway != "" {
+		return gateway{c.Gateway, c.SelvageBinary}.run(ctx, console, atPlaces(c))
+	}
 	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
 }
 

@@ -3,16 +3,18 @@ package paths
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/result"
@@ -31,14 +33,17 @@ func TestMain(m *testing.M) {
 }
 
 // command is one as the command line makes it.
-func command(testbed *places.Testbed) *Command {
+func command(t *testing.T, testbed *places.Testbed) *Command {
+	t.Helper()
 	return &Command{
-		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
-		Watch: []place.Place{{Kind: place.Namespace, Name: testbed.B.Host.Namespace}},
-		Path:  []Path{{"underlay", testbed.B.Underlay}, {"overlay", testbed.B.Overlay}},
-		Port:  5300, Cases: []string{"tcp", "tcp-reverse", "rr", "crr", "udp"}, Output: "table",
-		Rounds: 2, Slice: 300 * time.Millisecond, Streams: 1, MaxTime: time.Minute,
-		Connection: Connection{SSH: strings.Join(testbed.SSH, " ")},
+		Flags: Flags{
+			Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
+			Watch: []place.Place{{Kind: place.Namespace, Name: testbed.B.Host.Namespace}},
+			Path:  []Path{{"underlay", testbed.B.Underlay}, {"overlay", testbed.B.Overlay}},
+			Port:  5300, Reverse: true, MaxTime: time.Minute,
+			Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")},
+		},
+		Output: "table", Results: t.TempDir(), Rounds: 2, Slice: 300 * time.Millisecond, Streams: 1,
 	}
 }
 
@@ -48,24 +53,47 @@ func run(t *testing.T, c *Command) (stdout, stderr string) {
 		t.Fatal(err)
 	}
 	var out, log bytes.Buffer
-	if err := c.Run(t.Context(), &Console{Out: &out, Err: &log, Version: version}); err != nil {
+	if err := c.Run(t.Context(), &experiment.Console{Out: &out, Err: &log, Version: version}); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, log.String(), places.Picture)
 	}
 	return out.String(), log.String()
 }
 
-// A whole run over SSH: every case of both paths, and every place's cores.
+// kept is the one result and report below a directory.
+func kept(t *testing.T, dir string) (r result.Result, page string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*-paths", "result.json"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%d results in %s: %v", len(names), dir, err)
+	}
+	if r, err = result.ReadFile(names[0]); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(names[0]), experiment.ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, string(data)
+}
+
+// A whole run over SSH: every case of both paths, every place's cores, what took them, and a box of
+// which nothing but its command line is used.
 func TestRun(t *testing.T) {
 	tier.Slow(t)
 	testbed := places.New(t)
-	c := command(testbed)
+	c := command(t, testbed)
 	var change agent.Change
 	if err := change.UnmarshalText([]byte(places.Data + ":tx-checksum-ip-generic=off")); err != nil {
 		t.Fatal(err)
 	}
-	c.Set = []Setting{{Client: true, Server: true, Change: change}}
+	c.Set, c.Profile, c.Rounds = []Setting{{Client: true, Server: true, Change: change}}, true, 1
+	c.WatchDevice = []place.Place{{Kind: place.SSH, Host: "b"}}
+	c.WatchCommand, c.WatchPattern = []string{"grep ^cpu[0-9] /proc/stat"}, []string{`(?m)^(?P<name>cpu\d+) (?P<value>\d+)`}
 	table, log := run(t, c)
-	for _, want := range []string{"TCP throughput, reverse", "Request/response p50", "Connect/request/response", "Small packets lost", "ssh:a", "ns:" + testbed.B.Host.Namespace} {
+	for _, want := range []string{
+		"client → server", "server → client", "TCP throughput, reverse", "MSS used", "Request/response p50", "under load", "Connect/request/response",
+		"Small packets lost", "CPU per gigabyte, client", "ssh:a", "No verdict",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
 		}
@@ -78,19 +106,74 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s is not as it was: %v", m.Host.Name, err)
 		}
 	}
+	r, page := kept(t, c.Results)
+	checkProfiles(t, r)
+	if d := r.Devices[0]; len(d.Series) != len(r.Profiles[0].CPU) || d.Failed > 0 || len(d.Series[0].Values) < 2 {
+		t.Errorf("a box's own words: %+v", d)
+	}
+	for _, want := range []string{"The core that climbs", "Processes, client", "Kernel functions, client", "cpu0", "VXLAN segment"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
 	t.Log("\n" + log + table)
+}
+
+// checkProfiles: the kernel's own functions for TCP are seen once, as both places are one machine;
+// the instrument is a process of both ends.
+func checkProfiles(t *testing.T, r result.Result) {
+	t.Helper()
+	if len(r.Profiles) != 2*2*3 {
+		t.Fatalf("%d profiles, not of 2 directions, 2 paths and 3 places", len(r.Profiles))
+	}
+	for _, p := range r.Profiles {
+		has := func(name string) bool {
+			return slices.ContainsFunc(p.Processes, func(t result.ProcessTime) bool { return t.Name == name && t.Seconds > 0 })
+		}
+		if len(p.NotRead) > 0 || p.Gigabytes <= 0 || len(p.SoftIRQs) == 0 || p.Role == roleClient && !has("instrument") {
+			t.Errorf("%s over %s at %s: %+v", p.Case, p.Target, p.Role, p)
+		}
+		if (len(p.Functions) > 0) != (p.Role == roleClient) {
+			t.Errorf("%s: functions %v", p.Role, p.Functions)
+		}
+	}
+}
+
+// A path that swallows what is large is one sample that failed, and the other cases go on.
+func TestBlackHole(t *testing.T) {
+	testbed := places.New(t)
+	for _, m := range []*places.Machine{testbed.A, testbed.B} {
+		// Fragments of the overlay's packets need no more than the underlay has: so nobody says anything.
+		if _, err := m.Host.Output(t.Context(), "sh", "-c", "ip link set "+places.Overlay+" mtu 1500 && nft 'add table ip hole; add chain ip hole out { type filter hook output priority 0; }; "+
+			"add rule ip hole out udp dport 4789 meta length > 1400 drop'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := command(t, testbed)
+	c.Cases, c.Watch, c.Reverse, c.Rounds = []string{"tcp", "rr"}, nil, false, 2
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	var out, log bytes.Buffer
+	err := c.Run(t.Context(), &experiment.Console{Out: &out, Err: &log, Version: version})
+	if err == nil || !strings.Contains(err.Error(), "black hole") || !strings.Contains(err.Error(), "1 of 7 samples failed") {
+		t.Fatalf("%v\n%s%s", err, log.String(), out.String())
+	}
+	if !strings.Contains(out.String(), "No verdict: round 1 of overlay has an error") {
+		t.Error(out.String())
+	}
 }
 
 func TestRunJSON(t *testing.T) {
 	testbed := places.New(t)
-	c := command(testbed)
+	c := command(t, testbed)
 	c.Cases, c.Output, c.Watch = []string{"rr"}, "json", nil
 	out, _ := run(t, c)
 	r, err := result.Read(strings.NewReader(out))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) != 4 || len(r.Summary) != 8 || r.Samples[0].Metrics[measure.RRP50] <= 0 {
+	if len(r.Samples) != 4 || len(r.Summary) != 8 || r.Samples[0].Metrics[measure.RRP50] <= 0 || len(r.Samples[0].Uses) != 2 || len(r.Places) != 2 {
 		data, _ := json.Marshal(r.Samples)
 		t.Errorf("%d samples, %d rows: %s", len(r.Samples), len(r.Summary), data)
 	}
@@ -99,23 +182,26 @@ func TestRunJSON(t *testing.T) {
 // A dry run changes nothing, and says what a run would.
 func TestDryRun(t *testing.T) {
 	testbed := places.New(t)
-	c := command(testbed)
+	c := command(t, testbed)
 	c.DryRun, c.Watch = true, nil
 	c.Set = []Setting{{Client: true, Change: agent.Change{Sysctl: "net.ipv4.tcp_mtu_probing", Value: "2"}}}
 	out, _ := run(t, c)
-	for _, want := range []string{"ssh:a: would put the agent", "ssh:b: would put the agent", "ssh:a: would set net.ipv4.tcp_mtu_probing=2 (is 0)"} {
+	for _, want := range []string{"ssh:a: would put the agent", "ssh:b: would put the agent", "ssh:b: would listen on port 5300", "ssh:a: would set net.ipv4.tcp_mtu_probing=2 (is 0)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
+	}
+	if all, _ := os.ReadDir(c.Results); len(all) > 0 {
+		t.Errorf("it left %v", all)
 	}
 }
 
 // While a slice is measured the SSH connections carry heartbeats: a few packets a second.
 func TestSliceIsQuiet(t *testing.T) {
 	testbed := places.New(t)
-	c := command(testbed)
+	c := command(t, testbed)
 	c.Watch = nil
-	e, err := c.open(t.Context(), &Console{Version: version})
+	e, err := c.open(t.Context(), &experiment.Console{Version: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +210,7 @@ func TestSliceIsQuiet(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	trial, err := runTrial(t.Context(), e, measure.Role{Instrument: measure.RoleUDP, Addr: testbed.B.Overlay, Port: 5300, Duration: 3 * time.Second, Size: 18})
+	trial, err := runTrial(t.Context(), e, []measure.Role{{Instrument: measure.RoleUDP, Addr: testbed.B.Overlay, Port: 5300, Duration: 3 * time.Second, Size: 18}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +265,9 @@ func TestAgreesWithIperf3Unshaped(t *testing.T) {
 // compare returns the logarithms of the ratios of ours to iperf3's, measured by turns.
 func compare(t *testing.T, testbed *places.Testbed, caseName string, rounds int) (logs []float64) {
 	t.Helper()
-	c := command(testbed)
+	c := command(t, testbed)
 	c.Slice, c.Watch = time.Second, nil
-	e, err := c.open(t.Context(), &Console{Version: version})
+	e, err := c.open(t.Context(), &experiment.Console{Version: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,32 +354,33 @@ func TestCommandLine(t *testing.T) {
 
 // Ratios are of rounds that both paths have; zeroes are compared by differences.
 func TestSummarise(t *testing.T) {
-	c := &Command{Path: []Path{{Name: "a"}, {Name: "b"}}, Cases: []string{"udp"}, Rounds: 9}
-	var r result.Result
+	r := result.Result{Schema: result.Schema, Parameters: map[string]string{"slice": "1s", "rounds": "9"}, Targets: []result.Target{{Name: "a"}, {Name: "b"}}}
 	for round := range 9 {
-		for name, factor := range map[string]float64{"a": 1, "b": 0.5} {
-			r.Samples = append(r.Samples, result.Sample{Target: name, Case: "udp", Round: round + 1, Metrics: map[string]float64{
-				measure.UDPRate: factor * float64(100+round), measure.UDPLossPPM: 1 - factor,
+		for _, of := range []struct {
+			name   string
+			factor float64
+		}{{"a", 1}, {"b", 0.5}} {
+			r.Samples = append(r.Samples, result.Sample{Target: of.name, Case: "udp", Round: round + 1, Metrics: map[string]float64{
+				measure.UDPRate: of.factor * float64(100+round), measure.UDPLossPPM: 1 - of.factor,
 			}})
 		}
 	}
-	rows := c.summarise(r)
+	rows := summarise(r)
 	if len(rows) != 4 {
 		t.Fatalf("%+v", rows)
 	}
-	at := slices.IndexFunc(rows, func(r result.Row) bool { return r.Target == "b" && r.Metric == measure.UDPRate })
-	if row := rows[at]; math.Abs(row.Ratio-0.5) > 1e-9 || !row.Distinguishable || row.Baseline != "a" {
+	row, _ := stats.Find(rows, "b", "udp", measure.UDPRate)
+	if math.Abs(row.Ratio-0.5) > 1e-9 || !row.Distinguishable || row.Baseline != "a" {
 		t.Errorf("%+v", row)
 	}
-	at = slices.IndexFunc(rows, func(r result.Row) bool { return r.Target == "b" && r.Metric == measure.UDPLossPPM })
-	if row := rows[at]; row.Ratio != 0 || row.Difference != 0.5 || !row.Distinguishable {
+	row, _ = stats.Find(rows, "b", "udp", measure.UDPLossPPM)
+	if row.Ratio != 0 || row.Difference != 0.5 || !row.Distinguishable {
 		t.Errorf("%+v", row)
 	}
-	var out bytes.Buffer
-	if err := c.table(&out, r); err != nil {
-		t.Error(err)
-	}
-	if r.Summary = rows; c.table(&out, r) != nil || !strings.Contains(out.String(), "worse") {
-		t.Error(fmt.Sprint(out.String()))
+	text := experimenttest.Table(t, Experiment(), r)
+	for _, want := range []string{"worse", "Small packets received of b is 52.0 kpps, 0.50 × a"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }

@@ -1,0 +1,149 @@
+package paths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Bounds of the questions to a box.
+const (
+	askPace    = time.Second      // between the beginnings of two questions, at least
+	askTime    = 10 * time.Second // that an answer may take
+	mostAsked  = 20_000           // questions of a run
+	mostSeries = 64               // of different names
+)
+
+func (c *Command) checkDevices() error {
+	if len(c.WatchDevice) != len(c.WatchCommand) || len(c.WatchDevice) != len(c.WatchPattern) {
+		return fmt.Errorf("--watch-device, --watch-command and --watch-pattern belong together: there are %d, %d and %d of them",
+			len(c.WatchDevice), len(c.WatchCommand), len(c.WatchPattern))
+	}
+	var errs []error
+	for i, p := range c.WatchDevice {
+		if p.Kind != place.SSH {
+			errs = append(errs, fmt.Errorf("--watch-device: %s is not reached by SSH: ssh:[USER@]HOST[:PORT]", p))
+		}
+		if re, err := regexp.Compile(c.WatchPattern[i]); err != nil {
+			errs = append(errs, fmt.Errorf("--watch-pattern: %w", err))
+		} else if re.NumSubexp() == 0 {
+			errs = append(errs, fmt.Errorf("--watch-pattern: %q has no group for the number, as in (\\d+)%% user", c.WatchPattern[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// devices ask all boxes until they are stopped.
+type devices struct {
+	stop context.CancelFunc
+	wait sync.WaitGroup
+	all  []result.Device
+}
+
+// watchDevices begins to ask. Times are since began.
+func (c *Command) watchDevices(ctx context.Context, o place.Options, began time.Time) *devices {
+	ctx, stop := context.WithCancel(ctx)
+	d := &devices{stop: stop, all: make([]result.Device, len(c.WatchDevice))}
+	for i, p := range c.WatchDevice {
+		device := &d.all[i]
+		*device = result.Device{Place: p.String(), Command: c.WatchCommand[i], Pattern: c.WatchPattern[i], Series: []result.DeviceSeries{}}
+		pattern := regexp.MustCompile(c.WatchPattern[i]) // Validate has compiled it
+		d.wait.Go(func() {
+			everyPace(ctx, func() {
+				ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer in %s", askTime))
+				defer cancel()
+				asked := time.Now()
+				answer, err := place.Ask(ctx, p, o, device.Command)
+				at := asked.Add(time.Since(asked) / 2).Sub(began).Seconds()
+				if errors.Is(err, context.Canceled) {
+					return // the run is over
+				}
+				note(device, pattern, at, answer, err)
+			})
+		})
+	}
+	return d
+}
+
+// everyPace calls f again and again, at most at the pace, until ctx ends.
+func everyPace(ctx context.Context, f func()) {
+	ticker := time.NewTicker(askPace)
+	defer ticker.Stop()
+	for range mostAsked {
+		f()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// end stops asking and returns what came.
+func (d *devices) end() []result.Device {
+	d.stop()
+	d.wait.Wait()
+	return d.all
+}
+
+// note adds what the pattern finds in an answer to the series.
+func note(d *result.Device, pattern *regexp.Regexp, at float64, answer string, err error) {
+	d.Asked++
+	found := 0
+	if err == nil {
+		for _, match := range pattern.FindAllStringSubmatch(answer, mostSeries) {
+			name, value, numeric := figure(pattern, match)
+			if numeric && addValue(d, name, at, value) {
+				found++
+			}
+		}
+		if found == 0 {
+			err = fmt.Errorf("--watch-pattern %q finds no number in its answer, which begins with %.120q", d.Pattern, answer)
+		}
+	}
+	if err != nil {
+		if d.Failed++; d.Error == "" {
+			d.Error = err.Error()
+		}
+	}
+}
+
+// figure is what one match says.
+func figure(pattern *regexp.Regexp, match []string) (name string, value float64, numeric bool) {
+	at, named := pattern.SubexpIndex("value"), pattern.SubexpIndex("name")
+	if at < 0 {
+		at = 1
+		if named == 1 && len(match) > 2 {
+			at = 2
+		}
+	}
+	if named >= 0 {
+		name = match[named]
+	}
+	value, err := strconv.ParseFloat(match[at], 64)
+	return name, value, err == nil && !math.IsNaN(value) && !math.IsInf(value, 0)
+}
+
+// addValue adds a value to the series of its name, unless there are too many names.
+func addValue(d *result.Device, name string, at, value float64) bool {
+	i := slices.IndexFunc(d.Series, func(s result.DeviceSeries) bool { return s.Name == name })
+	if i < 0 {
+		if len(d.Series) == mostSeries {
+			return false
+		}
+		i = len(d.Series)
+		d.Series = append(d.Series, result.DeviceSeries{Name: name})
+	}
+	s := &d.Series[i]
+	s.Times, s.Values = append(s.Times, at), append(s.Values, value)
+	return true
+}
