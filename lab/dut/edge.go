@@ -64,16 +64,22 @@ type Edge struct {
 // EdgeName is a name for an edge on the host that no other lab uses.
 func EdgeName(h *topo.Host) string { return "lab-" + h.Lab().ID + "-" + strings.ToLower(h.Name) }
 
-// StartEdge runs an edge of that name with a configuration on the host and waits
-// until its API answers. The configuration is of the lab's version; a program that reads another
-// gets that. env is added to its environment. The lab removes its files and
-// pins, however it ends.
+// StartEdge runs an edge of that name with a configuration on the host and waits until its API answers. An empty
+// binary is the running program. The configuration is of the lab's version; a program that reads another gets that.
+// env is added to its environment. The lab removes its files and pins, however it ends.
 func StartEdge(ctx context.Context, h *topo.Host, binary, name, config string, env ...string) (*Edge, error) {
 	return StartEdgeIn(ctx, h, EdgeDirs{}, binary, name, config, env...)
 }
 
 // StartEdgeIn is StartEdge with other directories.
 func StartEdgeIn(ctx context.Context, h *topo.Host, dirs EdgeDirs, binary, name, config string, env ...string) (*Edge, error) {
+	if binary == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("path of selvage: %w", err)
+		}
+		binary = own
+	}
 	state := filepath.Join(cmp.Or(dirs.Runtime, edgeSockets), name)
 	e := &Edge{
 		Name:   name,

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -67,20 +66,12 @@ func EncapsulationName(e overlay.Encapsulation) string {
 
 // Up starts an edge named EdgeName.
 func (o SelvageHalf) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
-	binary := o.Binary
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
-	}
 	name := EdgeName(s.Host)
 	var env []string
 	if o.Timing {
 		env = append(env, "SELVAGE_TIMING=1")
 	}
-	e, err := StartEdge(ctx, s.Host, binary, name, o.Config(name, s), env...)
+	e, err := StartEdge(ctx, s.Host, o.Binary, name, o.Config(name, s), env...)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package evpn
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/selvage/selvage/lab/dut"
@@ -36,14 +35,8 @@ func (o Selvage) Describe() string {
 
 // Up starts an edge, or starts it again: then it takes over the data path it finds.
 func (o Selvage) Up(ctx context.Context, e *Edge) (err error) {
-	binary := o.Binary
-	if binary == "" {
-		if binary, err = os.Executable(); err != nil {
-			return fmt.Errorf("path of selvage: %w", err)
-		}
-	}
 	name := dut.EdgeName(e.Host)
-	if e.Edge, err = dut.StartEdge(ctx, e.Host, binary, name, o.Config(e)); err != nil {
+	if e.Edge, err = dut.StartEdge(ctx, e.Host, o.Binary, name, o.Config(e)); err != nil {
 		return err
 	}
 	if o.Started != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/selvage/selvage/internal/await"
@@ -47,16 +46,8 @@ func (o Selvage) Up(ctx context.Context, t *Transit) (*Forwarding, error) {
 	if err := t.addressUnderlays(); err != nil {
 		return nil, err
 	}
-	binary := o.Binary
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
-	}
 	name := dut.EdgeName(t.Device)
-	e, err := dut.StartEdge(ctx, t.Device, binary, name, o.Config(name, t))
+	e, err := dut.StartEdge(ctx, t.Device, o.Binary, name, o.Config(name, t))
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/selvage/selvage/lab/dut"
@@ -28,13 +27,6 @@ func (Selvage) Routes() bool { return true }
 
 // Up starts both edges.
 func (o Selvage) Up(ctx context.Context, n *Network) (func(context.Context) error, error) {
-	if o.Binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		o.Binary = own
-	}
 	var edges []*dut.Edge
 	stop := func(ctx context.Context) error {
 		var errs []error

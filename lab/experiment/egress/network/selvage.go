@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -57,13 +56,6 @@ var routerMACs = [2]net.HardwareAddr{{2, 0, 0, 0, 0x0f, 1}, {2, 0, 0, 0, 0x0f, 2
 
 // Up starts both edges.
 func (o Selvage) Up(ctx context.Context, n *Network) (func(context.Context) error, error) {
-	if o.Binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		o.Binary = own
-	}
 	var edges []*dut.Edge
 	stop := func(ctx context.Context) error {
 		var errs []error

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -86,13 +85,6 @@ func (f *Network) stop(ctx context.Context) error {
 
 // edge adds an edge that does not run yet.
 func (f *Network) edge(h *topo.Host, binary, config string) (*edge, error) {
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
-	}
 	if err := h.PreferProcesses(); err != nil {
 		return nil, fmt.Errorf("priority of edges in %s: %w", h.Name, err)
 	}
