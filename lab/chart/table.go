@@ -14,7 +14,7 @@ const tableWidth = 96
 
 // WriteText ends a text with the verdict and its findings, and writes it.
 func WriteText(w io.Writer, b *strings.Builder, v result.Verdict) error {
-	Wrap(b, "", v.Sentence)
+	Wrap(b, "", v.String())
 	for _, f := range v.Findings {
 		b.WriteByte('\n')
 		Wrap(b, "  ", f.String())

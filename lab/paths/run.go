@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -111,7 +110,7 @@ func (c *Command) measure(ctx context.Context, console *Console, e ends) (result
 	err := c.takeRounds(ctx, e, &r)
 	r.Duration = time.Since(began).Seconds()
 	if ctx.Err() != nil {
-		r.Parameters["interrupted"] = "yes"
+		r.Parameters["interrupted"] = result.Of(result.Bool(true))
 	}
 	return r, err
 }
@@ -139,12 +138,13 @@ func (c *Command) takeRounds(ctx context.Context, e ends, r *result.Result) erro
 	return nil
 }
 
-func (c *Command) parameters() map[string]string {
-	return map[string]string{
-		"rounds": strconv.Itoa(c.Rounds), "slice": c.Slice.String(), "streams": strconv.Itoa(c.Streams), "port": strconv.Itoa(c.Port),
-		"cases": strings.Join(c.Cases, ", "), "client": c.Client.String(), "server": c.Server.String(),
-		"warmup": fmt.Sprintf("the first %s of each slice of tcp, rr and crr do not count", warmUp),
-		"order":  "slices of a case alternate between the paths in balanced order",
+func (c *Command) parameters() result.Parameters {
+	return result.Parameters{
+		stats.RoundsParameter: result.Count(c.Rounds), stats.SliceParameter: result.Time(c.Slice),
+		"streams": result.Count(c.Streams), "port": result.Count(c.Port),
+		"cases": result.Of(result.Texts(c.Cases)), "client": result.Words(c.Client.String()), "server": result.Words(c.Server.String()),
+		"warmup": result.Time(warmUp).Explained("of each slice of tcp, rr and crr do not count"),
+		"order":  result.Words("slices of a case alternate between the paths in balanced order"),
 	}
 }
 
@@ -159,7 +159,7 @@ func (c *Command) prepare(ctx context.Context, console *Console, e ends, r *resu
 		h := s.Hello
 		about := fmt.Sprintf("%s, Linux %s, %s, %d cores; clock %s", h.Name, h.Kernel, h.Arch, h.Cores, clock)
 		fmt.Fprintf(console.Err, "%-6s %s: %s\n", role, s, about)
-		r.Parameters[role+" "+s.String()] = about
+		r.Parameters[role+" "+s.String()] = result.Words(about)
 		for _, dir := range h.Restored {
 			fmt.Fprintf(console.Err, "%s: undid and removed what a killed agent had left: %s\n", s, dir)
 		}

@@ -36,13 +36,18 @@ func Read(rd io.Reader) (Result, error) {
 	if err := checkSchema(data); err != nil {
 		return Result{}, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	var r Result
-	if err := dec.Decode(&r); err != nil {
+	if err := strict(data, &r); err != nil {
 		return Result{}, fmt.Errorf("read result: %w", located(data, err))
 	}
 	return r, nil
+}
+
+// strict decodes one document, whose fields are all known.
+func strict(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return dec.Decode(v)
 }
 
 // ReadFile reads the result in the named file; errors name the file.

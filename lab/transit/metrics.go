@@ -27,7 +27,7 @@ const (
 )
 
 // transitReason is SpreadLimit's for the reader of a report.
-const transitReason = "A flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or mimic it"
+const transitReason = "a flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or mimic it"
 
 // RefuseRate says, without a final stop, why a rate metric (NDR, PDR, NSPerPacket) of
 // targets in a case carries no conclusion, or "" when it does: errors, missing or few

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -78,7 +78,7 @@ func (r *Run) takeAll(ctx context.Context) error {
 		began := time.Now()
 		sample := r.Take(ctx, s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Result.Parameters[experiment.Interrupted] = fmt.Sprintf("case %s, round %d", s.CaseName, s.Round)
+			experiment.Interrupt(&r.Result, "case %s, round %d", s.CaseName, s.Round)
 			return err
 		}
 		sample.Start = began.Sub(r.Result.Started).Seconds()
@@ -93,6 +93,19 @@ func (r *Run) takeAll(ctx context.Context) error {
 type CeilingKey struct {
 	frame, flows, family int
 	wrapped              bool
+}
+
+// String is the name of the parameter that is a ceiling.
+func (k CeilingKey) String() string {
+	size := "imix"
+	if k.frame > 0 {
+		size = strconv.Itoa(k.frame)
+	}
+	name := fmt.Sprintf("ceiling_%s_%d_flows", size, k.flows)
+	if k.wrapped {
+		name += "_tunnel"
+	}
+	return name
 }
 
 // Ceiling is what the generator does without a device.
@@ -133,12 +146,8 @@ func (r *Run) selfTest(ctx context.Context) error {
 		}
 		ns := stats.Median(self.Busy).Median
 		r.Ceilings[key] = Ceiling{perSecond(ns), ns}
-		name := "ceiling_" + strings.TrimPrefix(strings.TrimPrefix(s.CaseName, "flows-"), s.Direction+"-")
-		if key.wrapped {
-			name += "_tunnel"
-		}
-		r.Result.Parameters[name] = fmt.Sprintf("%s Mpps of CPU time (%s ns a frame, n = %d); by the clock %s",
-			stats.Figure(perSecond(ns)/1e6), stats.Figure(ns), len(self.Busy), stats.Figure(self.Median/1e6))
+		r.Result.Parameters[key.String()] = result.Of(result.Number(perSecond(ns)/1e6)).In("Mpps").Explained(
+			"of CPU time (%s ns a frame, n = %d); by the clock %s", stats.Figure(ns), len(self.Busy), stats.Figure(self.Median/1e6))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package ab
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/selvage/selvage/lab/result"
@@ -66,11 +67,8 @@ func Windows(r result.Result, rounds int) []result.Result {
 	var windows []result.Result
 	for ; len(order) >= rounds && rounds > 0; order = order[rounds:] {
 		w := r
-		w.Samples, w.Parameters = nil, map[string]string{}
-		for name, value := range r.Parameters {
-			w.Parameters[name] = value
-		}
-		delete(w.Parameters, "rounds")
+		w.Samples, w.Parameters = nil, maps.Clone(r.Parameters)
+		delete(w.Parameters, stats.RoundsParameter)
 		for i, round := range order[:rounds] {
 			for _, s := range byRound[round] {
 				s.Round = i + 1

@@ -32,10 +32,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	defer p.Close()
 	p.Note("%s: %d events, about %s", strings.Join(c.Targets, ", "), len(plan), experiment.About(guess))
 	p.Begin("building fabrics", guess)
-	r = result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: c.parameters(), Samples: []result.Sample{},
-	}
+	r = console.Blank(Name, began, c.parameters())
 	testbed := &testbed{options: c, byName: map[string]*topo.Converge{}}
 	if r.Environment, err = inject.Environment(ctx, console.Version); err == nil {
 		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
@@ -121,10 +118,10 @@ func (c *Command) takeAll(ctx context.Context, testbed *testbed, plan []experime
 		}
 		began := time.Now()
 		fabric := testbed.byName[s.Target]
-		r.Parameters["fault_"+s.CaseName] = fabric.Fault(s.CaseName).Words
+		r.Parameters[faultParameter(s.CaseName)] = result.Words(fabric.Fault(s.CaseName).Words)
 		sample, err := c.event(ctx, fabric, s.CaseName)
 		if ctx.Err() != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
+			experiment.Interrupt(r, "round %d of %d", s.Round, c.Rounds)
 			return ctx.Err()
 		}
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
@@ -63,8 +62,7 @@ func (e evidence) nodeToNode() []result.Finding {
 
 // payload is what the wires' rate leaves to TCP on the lowest stage in Gbit/s, 0 without a rate.
 func (e evidence) payload() float64 {
-	rate, _ := strconv.ParseFloat(e.Parameters["wire_gbit"], 64)
-	mtu, _ := strconv.ParseFloat(e.Parameters["underlay_mtu"], 64)
+	rate, mtu := e.Parameters.Number(wireRate), e.Parameters.Number("underlay_mtu")
 	mss, ok := e.find(e.DUT, e.at(StageNode), "mss")
 	if e.setting.Free || !ok || mtu == 0 {
 		return 0

@@ -39,6 +39,9 @@ const reverse = "-reverse"
 // FreeWire ends the names of cases in which the wires have no rate, before reverse.
 const FreeWire = "-free"
 
+// wireRate is the parameter that is the rate of the wires, 0 without a limit.
+const wireRate = "wire_rate"
+
 // Stage is what a case of the egress experiment measures.
 type Stage struct {
 	Name          string
@@ -265,7 +268,7 @@ func (c egressRatio) row(r result.Result, name string, stage Stage) (result.Row,
 }
 
 // egressReason is why a verdict on the stages needs quiet figures.
-const egressReason = "A stage loses a few percent on good paths, which such noise hides or mimics"
+const egressReason = "a stage loses a few percent on good paths, which such noise hides or mimics"
 
 // refuse says, without a final stop, why nothing may be concluded about the stages of a
 // target in a setting, or "" when something may.

@@ -22,18 +22,23 @@ func (v view) find(target string, stage Stage, metric string) (result.Row, bool)
 
 // Rate is the rate of the wires for people, "" without one.
 func (v view) Rate() string {
-	if rate := v.Parameters["wire_gbit"]; rate != "0" && rate != "" {
-		return rate + " Gbit/s"
+	return rateWords(v.Parameters)
+}
+
+// rateWords is the rate of the wires for people, "" without one.
+func rateWords(p result.Parameters) string {
+	if p.Number(wireRate) == 0 {
+		return ""
 	}
-	return ""
+	return p[wireRate].String()
 }
 
 // Underlay is the MTU of the wires for people.
-func (v view) Underlay() string { return v.Parameters["underlay_mtu"] }
+func (v view) Underlay() int { return v.Parameters.Int("underlay_mtu") }
 
 // Lengths are the times of the samples.
 func (v view) Lengths() string {
-	return v.Parameters["duration"] + ", " + v.Parameters["sample"]
+	return fmt.Sprintf("%s of TCP throughput, %s of round trips and connections", v.Parameters.Time("duration"), v.Parameters.Time("sample"))
 }
 
 // Cards are the four figures that the stages is judged by.

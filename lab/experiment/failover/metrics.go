@@ -25,6 +25,9 @@ func Steps() []inject.Step {
 	}
 }
 
+// faultParameter is the name of the parameter that says what a fault is.
+func faultParameter(how string) string { return "fault_" + how }
+
 // Killed splits a case: "gateway" and "link-down" of "gateway/link-down".
 func Killed(caseName string) (what, how string) {
 	what, how, _ = strings.Cut(caseName, "/")

@@ -20,10 +20,10 @@ func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds, --duration or --sample."
+		v.Refuse(why, "Quiet the machine, or raise --rounds, --duration or --sample.")
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline = e.headline()
 	return v
 }
 
@@ -95,7 +95,8 @@ func (e evidence) timed() bool {
 	return slices.ContainsFunc(e.Rows, func(row result.Row) bool { return row.Metric == RRP50 })
 }
 
-func (e evidence) sentence() string {
+// headline is the verdict when there is one.
+func (e evidence) headline() string {
 	bare, _ := stats.Find(e.Rows, e.DUT, e.key.Without().Case(), RRP50)
 	text := fmt.Sprintf("%s adds %s to the round trip of %s µs that %s takes %s",
 		diagnose.UpperFirst(firewall(e.key)), e.added(e.DUT, e.key), stats.Figure(bare.Median), e.who(e.DUT), where(e.key))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -46,20 +47,20 @@ func (e evidence) noisyPolicies() []result.Finding {
 // machine says what the machine does that makes latency noisy.
 func (e evidence) machine() []result.Finding {
 	var words []string
-	if governor := e.Parameters["check_governor"]; governor != "" && governor != "performance" && governor != "not visible" {
+	if governor := e.Parameters.Text(experiment.CheckGovernor); governor != "" && governor != "performance" && governor != experiment.NotVisible {
 		words = append(words, "the frequency governor is "+governor+" (cpupower frequency-set -g performance)")
 	}
-	if e.Parameters["check_turbo"] == "on" {
+	if e.Parameters.Bool(experiment.CheckTurbo) {
 		words = append(words, "turbo changes the frequency with the load")
 	}
-	if e.Parameters["check_smt"] == "1" {
+	if e.Parameters.Bool(experiment.CheckSMT) {
 		words = append(words, "cores share their hardware with a sibling (hyper-threading)")
 	}
 	var out []result.Finding
 	if len(words) > 0 {
 		out = append(out, result.Finding{Topic: "Machine", Text: strings.Join(words, "; ") + ". The NSX firewall study turned power saving off before it measured."})
 	}
-	if e.Parameters["check_governor"] == "not visible" {
+	if e.Parameters.Text(experiment.CheckGovernor) == experiment.NotVisible {
 		out = append(out, result.Finding{Topic: "Machine", Text: "frequencies are not visible here, as on most virtual machines, so whether the physical host's power saving affects the figures is unknown. Interleaved rounds guard against it."})
 	}
 	return out

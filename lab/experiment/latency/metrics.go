@@ -143,7 +143,7 @@ func policedCases(r result.Result) []string {
 
 // scenarioAsked says whether the run was to have a scenario.
 func scenarioAsked(r result.Result, scenario string) bool {
-	return slices.Contains(strings.Split(r.Parameters["scenarios"], ", "), scenario)
+	return slices.Contains(r.Parameters.Texts("scenarios"), scenario)
 }
 
 // policedValues are Values, also by the other names of a case.
@@ -346,7 +346,7 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 }
 
 // latencyReason is why a verdict on latency needs quiet figures.
-const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or mimics"
+const latencyReason = "a firewall's part of a round trip is a few percent, which such noise hides or mimics"
 
 // refuseAdded says, without a final stop, why nothing may be concluded about what a case
 // adds for a target, or "" when something may.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -87,7 +85,7 @@ func (c *Command) takeAll(ctx context.Context, all *policedTestbeds, steps []pol
 		began := time.Now()
 		sample := c.take(ctx, all.byName[testbedOf(s.Target, s.setting.Scenario)], s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
+			experiment.Interrupt(r, "round %d of %d", s.Round, c.Rounds)
 			return err
 		}
 		sample.Start = began.Sub(r.Started).Seconds()
@@ -104,40 +102,35 @@ func (c *Command) takeApart(ctx context.Context, all *policedTestbeds, r *result
 	samples, err := c.breakDown(ctx, all, r.Started, func(s result.Sample) { p.Note("%s", brokenOutcome(s)) })
 	r.Samples = append(r.Samples, samples...)
 	if ctx.Err() != nil {
-		r.Parameters[experiment.Interrupted] = "the breakdown"
+		experiment.Interrupt(r, "the breakdown")
 	}
 	return err
 }
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":      strconv.Itoa(c.Rounds),
-		"scenarios":   strings.Join(c.Scenarios, ", "),
-		"rules":       experiment.Numbers(c.Rules),
-		"measure":     strings.Join(c.Measure, ", "),
-		"order":       "each round first measures round trips, for each target with all numbers of rules, then rates, for each number of rules with all targets, in balanced order; each target has its own hosts and links from the first sample to the last, and only its policy changes",
-		"policy":      "the last rule allows the guests' traffic and the default drops; the other rules all differ and do not match it: one in four has the guests' network as source, one as destination",
-		"proof":       "before and after each sample, a port that only this policy allows answers, and one that no policy allows is silent (without a firewall it answers); before it, every firewall on the path has counted the connection",
-		"duration":    c.Duration.String() + " of TCP_RR 1024 in the scenarios",
-		"sample":      c.Sample.String() + " of all others, of TCP throughput in whole seconds",
-		"loop":        "closed: a transaction begins when the last one has ended, so it measures service time, and a stall counts once though many would have waited (coordinated omission)",
-		"warmup":      fmt.Sprintf("%s of rest before each sample, then 200ms of the same transactions", experiment.SettleTime),
-		"at_once":     strconv.Itoa(c.AtOnce) + " connections, where there are many",
-		"pairs":       strconv.Itoa(c.Pairs),
-		"pinning":     "request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1",
-		"histogram":   "HdrHistogram, three digits, up to p99.99 in the summary",
-		"connections": "tables of 262144 on either side; a connection is kept for 20 s after its end",
+	p := result.Parameters{
+		"rounds":      result.Count(c.Rounds),
+		"scenarios":   result.Of(result.Texts(c.Scenarios)),
+		"rules":       result.Counts(c.Rules),
+		"measure":     result.Of(result.Texts(c.Measure)),
+		"order":       result.Words("each round first measures round trips, for each target with all numbers of rules, then rates, for each number of rules with all targets, in balanced order; each target has its own hosts and links from the first sample to the last, and only its policy changes"),
+		"policy":      result.Words("the last rule allows the guests' traffic and the default drops; the other rules all differ and do not match it: one in four has the guests' network as source, one as destination"),
+		"proof":       result.Words("before and after each sample, a port that only this policy allows answers, and one that no policy allows is silent (without a firewall it answers); before it, every firewall on the path has counted the connection"),
+		"duration":    result.Time(c.Duration).Explained("of TCP_RR 1024 in the scenarios"),
+		"sample":      result.Time(c.Sample).Explained("of all others, of TCP throughput in whole seconds"),
+		"loop":        result.Words("closed: a transaction begins when the last one has ended, so it measures service time, and a stall counts once though many would have waited (coordinated omission)"),
+		"warmup":      result.Words(fmt.Sprintf("%s of rest before each sample, then 200ms of the same transactions", experiment.SettleTime)),
+		"at_once":     result.Count(c.AtOnce).Explained("connections, where there are many"),
+		"pairs":       result.Count(c.Pairs),
+		"pinning":     result.Words("request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1"),
+		"histogram":   result.Words("HdrHistogram, three digits, up to p99.99 in the summary"),
+		"connections": result.Words("tables of 262144 on either side; a connection is kept for 20 s after its end"),
 	}
 	if c.Rate > 0 {
-		p["open_loop"] = fmt.Sprintf("%d transactions a second at fixed times; latency counts from when they were due, the instrument's own wake-up included", c.Rate)
+		p["open_loop"] = result.Count(c.Rate).In("1/s").Explained("transactions at fixed times; latency counts from when they were due, the instrument's own wake-up included")
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
 	c.programs.Record(p)
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	return console.Blank(Name, began, p)
 }

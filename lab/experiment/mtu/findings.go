@@ -3,7 +3,6 @@ package mtu
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
@@ -17,10 +16,10 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, stats.Baseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+"."
+		v.Refuse(why, "")
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -66,18 +65,19 @@ func (e evidence) refuse() string {
 	return ""
 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	holed, whole := e.split()
-	guest, path := e.bytes("guest_mtu"), e.bytes("path_mtu_"+append(holed, whole...)[0])
+	guest, path := e.bytes(guestMTU), e.bytes(pathMTUParameter(append(holed, whole...)[0]))
 	if len(holed) == 0 {
-		return fmt.Sprintf("No black hole: with guests that assume %s bytes on a path of %s, the throughput is %s. %s", guest, path, e.come(whole), e.fixed())
+		return fmt.Sprintf("No black hole: with guests that assume %s bytes on a path of %s, the throughput is %s.", guest, path, e.come(whole)), ""
 	}
 	text := fmt.Sprintf("%s %s an MTU black hole: guests assume %s bytes, only %s pass, and no ICMP error tells them",
 		diagnose.UpperFirst(e.list(holed)), has(holed), guest, path)
 	if len(whole) > 0 {
 		text += fmt.Sprintf("; %s %s none, and carries %s", e.list(whole), has(whole), e.come(whole))
 	}
-	return text + ". " + e.fixed()
+	return text + ".", e.fixed()
 }
 
 // come is what targets carry as they come.
@@ -119,11 +119,7 @@ func (e evidence) fixed() string {
 
 // bytes is a size among the parameters, for people.
 func (e evidence) bytes(parameter string) string {
-	n, err := strconv.Atoi(e.Parameters[parameter])
-	if err != nil {
-		return e.Parameters[parameter]
-	}
-	return stats.Figure(float64(n))
+	return stats.Figure(e.Parameters.Number(parameter))
 }
 
 func (e evidence) list(names []string) string {

@@ -29,6 +29,15 @@ const (
 // transfer of HoleCase stalled, else 0.
 const BlackHole = "black_hole"
 
+// Parameters that are MTUs, in bytes.
+const (
+	underlayMTU = "underlay_mtu"
+	guestMTU    = "guest_mtu" // that guests assume
+)
+
+// pathMTUParameter is the name of the parameter that is a target's MTU.
+func pathMTUParameter(target string) string { return "path_mtu_" + target }
+
 // IsHole says whether a case decides about the black hole.
 func IsHole(caseName string) bool {
 	return caseName == HoleCase || caseName != OffloadCase && strings.HasPrefix(caseName, HoleCase+"-")

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/selvage/selvage/lab/chart"
 	"github.com/selvage/selvage/lab/result"
@@ -29,22 +28,13 @@ func (v view) sample(target, caseName string) (result.Sample, bool) {
 	return result.Sample{}, false
 }
 
-// bytes is a size among the parameters, for people.
-func (v view) bytes(parameter string) string {
-	n, err := strconv.Atoi(v.Parameters[parameter])
-	if err != nil {
-		return v.Parameters[parameter]
-	}
-	return stats.Figure(float64(n))
-}
-
 // Guest and Underlay are what the transfers into the hole have.
-func (v view) Guest() string    { return v.bytes("guest_mtu") }
-func (v view) Underlay() string { return v.bytes("underlay_mtu") }
+func (v view) Guest() string    { return stats.Figure(v.Parameters.Number(guestMTU)) }
+func (v view) Underlay() string { return stats.Figure(v.Parameters.Number(underlayMTU)) }
 
 // Lengths are the times of the three kinds of transfers.
 func (v view) Lengths() string {
-	return fmt.Sprintf("transfers %s into the hole, %s after it, %s in the sweep", v.Parameters["hole_duration"], v.Parameters["duration"], v.Parameters["sweep_duration"])
+	return fmt.Sprintf("transfers %s into the hole, %s after it, %s in the sweep", v.Parameters.Time("hole_duration"), v.Parameters.Time("duration"), v.Parameters.Time("sweep_duration"))
 }
 
 // Cards say of each target whether it has a black hole.
@@ -61,7 +51,7 @@ func (v view) Cards() []chart.Card {
 		c := chart.Card{Title: name, Value: "no hole", Class: "good", Note: fmt.Sprintf("%s Gbit/s without a fix, MSS %s", stats.Figure(rate.Median), stats.Figure(mss.Median))}
 		if row.Median == 1 {
 			c.Value, c.Class = "black hole", "bad"
-			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), v.bytes("guest_mtu"))
+			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), stats.Figure(v.Parameters.Number(guestMTU)))
 			if s, ok := v.sample(name, SizeCase); ok && s.Metrics["reported_flows"] == 0 {
 				c.Note += ", no ICMP error"
 			}
@@ -127,7 +117,7 @@ func (v view) Largest() []tableLine {
 		if best := s.Metrics["largest_best"]; best != s.Metrics["largest_size"] {
 			c.Value, c.Class = c.Value+" … "+stats.Figure(best), "bad"
 		}
-		guest := v.bytes("guest_mtu")
+		guest := stats.Figure(v.Parameters.Number(guestMTU))
 		switch {
 		case s.Metrics["reported_flows"] > 0:
 			c.Note, c.Class = "told "+stats.Figure(s.Metrics["reported_mtu"]), "good"
@@ -149,7 +139,7 @@ func (v view) every(caseName string) []string {
 }
 
 // Hashes is how many source ports were tried.
-func (v view) Hashes() string { return v.Parameters["hashes"] }
+func (v view) Hashes() int { return v.Parameters.Int("hashes") }
 
 // Fixes are the fixes with their commands.
 func (v view) Fixes() []Fix { return Fixes(v.Result) }

@@ -110,7 +110,7 @@ func (v view) Fixed() []chart.Figure {
 func (v view) fixPanel(name string) (chart.Figure, bool) {
 	const width, left, right, pitch, thick = 360.0, 122.0, 256.0, 34.0, 17.0
 	cases := []struct{ caseName, words string }{
-		{HoleCase, "without a fix"}, {"guest-mtu", "guest MTU " + v.bytes("path_mtu_"+name)}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
+		{HoleCase, "without a fix"}, {"guest-mtu", "guest MTU " + stats.Figure(v.Parameters.Number(pathMTUParameter(name)))}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
 	}
 	top := 0.0
 	for _, k := range cases {

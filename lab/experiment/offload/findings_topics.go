@@ -274,9 +274,8 @@ func (e evidence) identity() []result.Finding {
 func (e evidence) partly() []result.Finding {
 	var words []string
 	for _, state := range states() {
-		inForce := e.Parameters["in_force_"+e.DUT+"_"+state]
-		if strings.Contains(inForce, "partly") {
-			words = append(words, fmt.Sprintf("%s (%s)", state, inForce))
+		if len(e.Parameters.Texts(partlyParameter(e.DUT, state))) > 0 {
+			words = append(words, fmt.Sprintf("%s (%s)", state, e.Parameters.Text(forceParameter(e.DUT, state))))
 		}
 	}
 	if len(words) == 0 {
@@ -287,9 +286,9 @@ func (e evidence) partly() []result.Finding {
 
 // absent says what the kernel could not take part in.
 func (e evidence) absent() []result.Finding {
-	without := e.Parameters[diagnose.Kernel+"_without"]
-	if without == "" {
+	without := e.Parameters.Texts(withoutParameter(diagnose.Kernel))
+	if len(without) == 0 {
 		return nil
 	}
-	return []result.Finding{{Topic: "Left out", Text: fmt.Sprintf("this kernel has no device for %s, so %s has no ratio there.", without, e.Title(e.DUT))}}
+	return []result.Finding{{Topic: "Left out", Text: fmt.Sprintf("this kernel has no device for %s, so %s has no ratio there.", strings.Join(without, ", "), e.Title(e.DUT))}}
 }

@@ -96,7 +96,7 @@ func (e evidence) bound() []result.Finding {
 
 // cores says what shared a core.
 func (e evidence) cores() []result.Finding {
-	words := e.Parameters["cores"]
+	words := e.Parameters.Text(coresParameter)
 	switch {
 	case words == "":
 		return nil

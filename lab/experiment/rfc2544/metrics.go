@@ -135,26 +135,28 @@ func transitMetrics(r result.Result) []stats.Metric {
 	return metrics
 }
 
-// Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %". Its parameter is a
-// percentage with its sign or a share; without one it is "the tolerated".
+// Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %"; "the tolerated" where it
+// is not recorded.
 func Tolerance(r result.Result) string {
-	text := strings.TrimSpace(r.Parameters["tolerance"])
-	scale := 100.0
-	if percent, ok := strings.CutSuffix(text, "%"); ok {
-		text, scale = strings.TrimSpace(percent), 1
-	}
-	share, err := strconv.ParseFloat(text, 64)
-	if err != nil {
+	p, ok := r.Parameters[tolerance]
+	if !ok {
 		return "the tolerated"
 	}
-	return strconv.FormatFloat(scale*share, 'g', 3, 64) + " %"
+	return p.String()
 }
+
+// Parameters that findings and reports stand on.
+const (
+	tolerance      = "tolerance" // of loss, in percent
+	sharedCore     = "shared_core"
+	coresParameter = "cores" // what ran where, in words
+)
 
 // SharedCore says whether generator, device and sink of r took turns on one core. There
 // the search always ends at the generator's highest rate, and that holds the device's
 // time.
 func SharedCore(r result.Result) bool {
-	return strings.HasPrefix(r.Parameters["cores"], "inline") || strings.Contains(r.Parameters["cores"], "share core")
+	return r.Parameters.Bool(sharedCore)
 }
 
 // summarise are the summary of r.
