@@ -40,7 +40,7 @@ func measuredTransit(t *testing.T, args ...string) result.Result {
 	if _, err := os.Stat(filepath.Join(dirs[0], "report.html")); err != nil {
 		t.Error(err)
 	}
-	if len(r.Topology.Links) != 2 || r.Environment.Kernel == "" || len(r.Environment.Offloads["uplink"]) == 0 || !r.Parameters.Bool("shared_core") {
+	if len(r.Topology.Links) != 2 || r.Environment.Kernel == "" || len(r.Environment.Offloads["uplink"]) == 0 || !strings.Contains(r.Parameters.Text("cores"), "core") {
 		t.Errorf("topology %+v, environment %+v, parameters %v", r.Topology, r.Environment, r.Parameters)
 	}
 	return r

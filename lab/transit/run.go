@@ -45,24 +45,16 @@ func NewRun(r result.Result, steps []Step, console *experiment.Console) (*Run, e
 	}, nil
 }
 
-// left are the steps from i on, as far as the estimate of time needs them.
-func (r *Run) left(i int) time.Duration {
-	steps := make([]experiment.Step, 0, len(r.steps)-i)
-	for _, s := range r.steps[i:] {
-		steps = append(steps, s.Step)
-	}
-	return r.pace.Left(steps)
-}
-
 // Measure builds the beds, takes all samples and removes the beds again. With an error
 // the result holds what was measured until then.
 func (r *Run) Measure(ctx context.Context, began time.Time) (result.Result, error) {
 	defer r.Progress.Close()
-	r.Progress.Note("%d samples, about %s", len(r.steps), experiment.About(r.left(0)))
-	r.Progress.Begin("testing the generator", r.left(0))
+	left := r.pace.Left(experiment.Steps(r.steps))
+	r.Progress.Note("%d samples, about %s", len(r.steps), experiment.About(left))
+	r.Progress.Begin("testing the generator", left)
 	err := r.selfTest(ctx)
 	if err == nil {
-		r.Progress.Begin("building networks", r.left(0))
+		r.Progress.Begin("building networks", left)
 		err = r.Build(ctx)
 	}
 	if err == nil {
@@ -73,20 +65,11 @@ func (r *Run) Measure(ctx context.Context, began time.Time) (result.Result, erro
 }
 
 func (r *Run) takeAll(ctx context.Context) error {
-	for i, s := range r.steps {
-		r.Progress.Begin(s.String(), r.left(i))
-		began := time.Now()
-		sample := r.Take(ctx, s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			experiment.Interrupt(&r.Result, "case %s, round %d", s.CaseName, s.Round)
-			return err
-		}
-		sample.Start = began.Sub(r.Result.Started).Seconds()
-		r.Result.Samples = append(r.Result.Samples, sample)
-		r.pace.Took(s.Step, time.Since(began))
-		r.Progress.Ended(r.Outcome(sample), r.left(i+1))
+	taking := experiment.Taking[Step]{
+		Pace: r.pace, Outcome: r.Outcome,
+		Take: func(ctx context.Context, s Step) (result.Sample, error) { return r.Take(ctx, s), nil },
 	}
-	return nil
+	return taking.All(ctx, r.steps, &r.Result, r.Progress)
 }
 
 // CeilingKey is what the generator's speed depends on.
@@ -146,7 +129,7 @@ func (r *Run) selfTest(ctx context.Context) error {
 		}
 		ns := stats.Median(self.Busy).Median
 		r.Ceilings[key] = Ceiling{perSecond(ns), ns}
-		r.Result.Parameters[key.String()] = result.Of(result.Number(perSecond(ns)/1e6)).In("Mpps").Explained(
+		r.Result.Parameters[key.String()] = result.Of(result.Number(stats.Rounded([]float64{perSecond(ns) / 1e6})[0])).In("Mpps").Explained(
 			"of CPU time (%s ns a frame, n = %d); by the clock %s", stats.Figure(ns), len(self.Busy), stats.Figure(self.Median/1e6))
 	}
 	return nil

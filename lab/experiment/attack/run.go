@@ -64,26 +64,11 @@ func (c *Command) prepare(ctx context.Context, b *testbed, r *result.Result, ver
 
 // takeAll takes the samples of a plan and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, b *testbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
-	for i, s := range plan {
-		p.Begin(s.String(), pace.Left(plan[i:]))
-		began := time.Now()
-		sample, err := c.take(ctx, b, s, r)
-		if ctx.Err() != nil { // the sample is half a one
-			experiment.Interrupt(r, "round %d of %d", s.Round, c.Rounds)
-			return ctx.Err()
-		}
-		sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		if s.Planned > 0 {
-			pace.Took(s, time.Since(began))
-		}
-		p.Ended(attackOutcome(sample), pace.Left(plan[i+1:]))
-		if err != nil {
-			return err
-		}
+	taking := experiment.Taking[experiment.Step]{
+		Pace: pace, Outcome: attackOutcome,
+		Take: func(ctx context.Context, s experiment.Step) (result.Sample, error) { return c.take(ctx, b, s, r) },
 	}
-	return nil
+	return taking.All(ctx, plan, r, p)
 }
 
 // take takes one sample. A failure is in the sample, not beside it, and its network is removed; the
@@ -101,8 +86,7 @@ func (c *Command) take(ctx context.Context, b *testbed, s experiment.Step, r *re
 		sample, err = c.sample(ctx, b, besieged, a)
 	}
 	if err != nil {
-		sample = result.Sample{Metrics: map[string]float64{}, Error: err.Error(), Duration: time.Since(began).Seconds()}
-		return sample, b.drop(s.Target)
+		return experiment.Attempted(began, result.Sample{}, err), b.drop(s.Target)
 	}
 	return sample, nil
 }

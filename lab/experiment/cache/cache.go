@@ -240,7 +240,7 @@ func hitRate(hits, misses uint64) float64 {
 // cacheOutcome is the sample in a few words.
 func cacheOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	}
 	words := fmt.Sprintf("%s ns a packet, of these the device's %s", stats.Figure(s.Metrics[transit.NSPerPacket]), stats.Figure(s.Metrics[transit.DeviceNS]))
 	if s.Target == CacheOn {

@@ -15,7 +15,7 @@ import (
 // an error the result holds what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	steps := c.plan()
-	guess := egressPace().Left(climbSteps(steps))
+	guess := egressPace().Left(experiment.Steps(steps))
 	p := experiment.NewProgress(console.Err, len(steps))
 	defer p.Close()
 	p.Note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(steps), experiment.About(guess))
@@ -52,21 +52,13 @@ func (c *Command) prepare(ctx context.Context, all *exits, r *result.Result, ver
 
 // takeAll takes the samples of steps and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, all *exits, steps []climb, r *result.Result, p *experiment.Progress) error {
-	pace, left := egressPace(), climbSteps(steps)
-	for i, s := range steps {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		sample := c.take(ctx, all.byName[s.Target], s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			experiment.Interrupt(r, "round %d of %d", s.Round, c.Rounds)
-			return err
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(climbOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[climb]{
+		Pace: egressPace(), Outcome: climbOutcome,
+		Take: func(ctx context.Context, s climb) (result.Sample, error) {
+			return c.take(ctx, all.byName[s.Target], s), nil
+		},
 	}
-	return nil
+	return taking.All(ctx, steps, r, p)
 }
 
 // describe is a result of c before anything was measured.

@@ -32,7 +32,7 @@ const (
 // measure builds the network and kills in it, and removes it again.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	plan, pace := c.plan(), &experiment.Pace{First: killExtra}
-	guess := pace.Left(stepsOf(plan))
+	guess := pace.Left(experiment.Steps(plan))
 	p := experiment.NewProgress(console.Err, len(plan))
 	defer p.Close()
 	p.Note("%s: %d kills, about %s", c.What, len(plan), experiment.About(guess))
@@ -44,14 +44,6 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	}
 	r.Duration = time.Since(began).Seconds()
 	return r, experiment.RemoveAll(ctx, err, network.close, p)
-}
-
-func stepsOf(plan []killStep) []experiment.Step {
-	steps := make([]experiment.Step, len(plan))
-	for i, s := range plan {
-		steps[i] = s.Step
-	}
-	return steps
 }
 
 // testbed is the network of a run.
@@ -110,28 +102,15 @@ func (c *Command) build(ctx context.Context, testbed *testbed) (err error) {
 
 // killAll kills as planned and appends to r what came of it, until ctx ends.
 func (c *Command) killAll(ctx context.Context, testbed *testbed, plan []killStep, r *result.Result, p *experiment.Progress) error {
-	pace, left := &experiment.Pace{First: killExtra}, stepsOf(plan)
-	for i, s := range plan {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		sample, err := c.killOnce(ctx, testbed, s)
-		if ctx.Err() != nil { // the sample is half a one
-			experiment.Interrupt(r, "kill %d of %d", s.Round, len(plan))
-			return ctx.Err()
-		}
-		if err != nil {
-			sample.Error = err.Error()
-		}
-		if sample.Metrics == nil {
-			sample.Metrics = map[string]float64{}
-		}
-		sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(killOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[killStep]{
+		Pace: &experiment.Pace{First: killExtra}, Outcome: killOutcome,
+		Take: func(ctx context.Context, s killStep) (result.Sample, error) {
+			began := time.Now()
+			sample, err := c.killOnce(ctx, testbed, s)
+			return experiment.Attempted(began, sample, err), nil
+		},
 	}
-	return nil
+	return taking.All(ctx, plan, r, p)
 }
 
 // killOnce kills in a network that is good for that: after a kill that could not be

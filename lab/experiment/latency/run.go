@@ -16,7 +16,7 @@ import (
 // an error the result holds what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	steps := c.plan()
-	guess := latencyPace().Left(plain(steps))
+	guess := latencyPace().Left(experiment.Steps(steps))
 	p := experiment.NewProgress(console.Err, len(steps))
 	defer p.Close()
 	p.Note("%s: %d samples, about %s", c, len(steps), experiment.About(guess))
@@ -37,15 +37,6 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 // latencyPace guesses the time that a sample takes besides measuring; changes of the policy
 // are part of it.
 func latencyPace() *experiment.Pace { return &experiment.Pace{First: 1300 * time.Millisecond} }
-
-// plain are the steps without what is this experiment's.
-func plain(steps []policedStep) []experiment.Step {
-	all := make([]experiment.Step, len(steps))
-	for i, s := range steps {
-		all[i] = s.Step
-	}
-	return all
-}
 
 // prepare looks at the machine, builds all targets and writes down what they are.
 func (c *Command) prepare(ctx context.Context, all *policedTestbeds, r *result.Result, version string, p *experiment.Progress) error {
@@ -79,21 +70,13 @@ func (c *Command) prepare(ctx context.Context, all *policedTestbeds, r *result.R
 
 // takeAll takes the samples of steps and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, all *policedTestbeds, steps []policedStep, r *result.Result, p *experiment.Progress) error {
-	pace, left := latencyPace(), plain(steps)
-	for i, s := range steps {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		sample := c.take(ctx, all.byName[testbedOf(s.Target, s.setting.Scenario)], s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			experiment.Interrupt(r, "round %d of %d", s.Round, c.Rounds)
-			return err
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(policedOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[policedStep]{
+		Pace: latencyPace(), Outcome: policedOutcome,
+		Take: func(ctx context.Context, s policedStep) (result.Sample, error) {
+			return c.take(ctx, all.byName[testbedOf(s.Target, s.setting.Scenario)], s), nil
+		},
 	}
-	return nil
+	return taking.All(ctx, steps, r, p)
 }
 
 // takeApart appends the samples of the breakdown.

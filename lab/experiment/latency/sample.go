@@ -23,15 +23,7 @@ const rrSize = 1024
 func (c *Command) take(ctx context.Context, b *policed, s policedStep) result.Sample {
 	began := time.Now()
 	sample, err := c.attempt(ctx, b, s)
-	if sample.Metrics == nil {
-		sample.Metrics = map[string]float64{}
-	}
-	sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-	if err != nil {
-		sample.Error = err.Error()
-		sample.Duration = time.Since(began).Seconds()
-	}
-	return sample
+	return experiment.Attempted(began, sample, err)
 }
 
 func (c *Command) attempt(ctx context.Context, b *policed, s policedStep) (result.Sample, error) {
@@ -150,7 +142,7 @@ func (c *Command) runPairs(ctx context.Context, b *policed, s policedStep) (resu
 // policedOutcome is the sample in a few words.
 func policedOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	}
 	words := "measured"
 	for _, figure := range []struct{ metric, format string }{

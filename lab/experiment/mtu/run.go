@@ -28,7 +28,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		plans[setting] = c.plan(setting)
 		all = append(all, plans[setting]...)
 	}
-	run := &mtuRun{Command: c, result: c.describe(console, began), pace: &experiment.Pace{First: mtuExtra}, left: steps(all), progress: experiment.NewProgress(console.Err, len(all))}
+	run := &mtuRun{Command: c, result: c.describe(console, began), pace: &experiment.Pace{First: mtuExtra}, left: experiment.Steps(all), progress: experiment.NewProgress(console.Err, len(all))}
 	guess := run.pace.Left(run.left)
 	defer run.progress.Close()
 	run.progress.Note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(all), experiment.About(guess))

@@ -19,7 +19,7 @@ import (
 // was. With an error the result holds what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	every := c.plan(func(string, overlay.Encapsulation) bool { return true })
-	guess := offloadPace().Left(unstreamed(every))
+	guess := offloadPace().Left(experiment.Steps(every))
 	p := experiment.NewProgress(console.Err, len(every))
 	defer p.Close()
 	p.Note("%s: up to %d samples, about %s", c, len(every), experiment.About(guess))
@@ -83,25 +83,18 @@ func (c *Command) prepare(ctx context.Context, all *switchedTestbeds, r *result.
 // takeAll takes all samples and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, all *switchedTestbeds, r *result.Result, p *experiment.Progress) error {
 	steps := c.plan(func(name string, e overlay.Encapsulation) bool { return all.byName[streamTestbed(name, e)] != nil })
-	pace, left := offloadPace(), unstreamed(steps)
-	for i, s := range steps {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		b := all.byName[streamTestbed(s.Target, overlay.Encapsulation(s.stream.Encapsulation))]
-		sample := c.take(ctx, b, s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			experiment.Interrupt(r, "round %d of %d", s.Round, c.Rounds)
-			return err
-		}
-		if b.state == s.stream.State {
-			noteForce(r.Parameters, s.Target, s.stream.State, b.inForce)
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(streamOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[streamStep]{
+		Pace: offloadPace(), Outcome: streamOutcome,
+		Take: func(ctx context.Context, s streamStep) (result.Sample, error) {
+			b := all.byName[streamTestbed(s.Target, overlay.Encapsulation(s.stream.Encapsulation))]
+			sample := c.take(ctx, b, s)
+			if b.state == s.stream.State {
+				noteForce(r.Parameters, s.Target, s.stream.State, b.inForce)
+			}
+			return sample, nil
+		},
 	}
-	return nil
+	return taking.All(ctx, steps, r, p)
 }
 
 // describe is a result of c before anything was measured.

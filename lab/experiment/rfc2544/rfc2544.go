@@ -72,8 +72,8 @@ func transitTargets() []string {
 	return []string{transit.LimitName, transit.KernelName, transit.RouteName, transit.OVSName, "selvage", "selvage-geneve", "selvage-nvgre", transit.TCName}
 }
 
-// split says whether the device has a core of its own.
-func (c *Command) split() bool { return c.Cores == "split" }
+// isSplit says whether the device has a core of its own.
+func isSplit(c *Command) bool { return c.Cores == "split" }
 
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Command) Validate() (err error) {

@@ -12,7 +12,7 @@ func (c *Command) options(target string) transit.Options {
 	return transit.Options{
 		Experiment: Name,
 		Transit:    topo.TransitOptions{Pairs: c.Scenario, Family: c.Family, UnderlayFamily: c.Underlay},
-		Split:      c.split(),
+		Split:      isSplit(c),
 		Forwarder:  c.forwarder(target),
 	}
 }
