@@ -211,7 +211,7 @@ func (v View) Line(row result.Row) Line {
 		l.RatioInterval = fmt.Sprintf("%.2f–%.2f", row.RatioLo, row.RatioHi)
 	}
 	if row.SmallestEffect > 0 {
-		l.Sees = Effect(row.SmallestEffect)
+		l.Sees = stats.Share(row.SmallestEffect)
 	}
 	return l
 }

@@ -17,7 +17,7 @@ const Kernel = "kernel"
 
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
-	Decisive     = "tcp_throughput"
+	Decisive     = result.TCPThroughput
 	DecisiveCase = "tcp"
 )
 

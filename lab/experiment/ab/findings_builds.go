@@ -85,7 +85,7 @@ func finding(name string, m stats.Metric, row result.Row, change stats.Change) r
 	}
 	text += fmt.Sprintf(", %s %s.", stats.Ratio(row.Ratio), diagnose.Bounds(row))
 	if change == stats.NoDifference && row.SmallestEffect > 0 {
-		text += " A run like this one finds a change of " + diagnose.Share(row.SmallestEffect) + " or more."
+		text += " A run like this one finds a change of " + stats.Share(row.SmallestEffect) + " or more."
 	}
 	return result.Finding{Topic: name, Text: text}
 }

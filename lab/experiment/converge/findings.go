@@ -269,13 +269,13 @@ func (e evidence) known(name, caseName string) []string {
 // fix is what shortens a step.
 func (e evidence) fix(step string) string {
 	switch step {
-	case "step_noticed":
+	case inject.StepNoticed:
 		return fmt.Sprintf(" Shorten the detection time (%s), at the cost of more probes, and of false alarms when processes wait for a core.", inject.LivenessWords(e.Parameters))
-	case "step_told":
+	case stepTold:
 		return " Check how the edge learns of the host (gratuitous ARP of the hypervisor), and delays in its BGP speaker, such as FRR's coalesce-time."
-	case "step_passed":
+	case stepPassed:
 		return " That is the reflector: FRR batches updates for its coalesce-time (router bgp: coalesce-time 0). When an edge fails, the reflector's BFD has to detect that first."
-	case "step_written":
+	case inject.StepWritten:
 		return " That is the edge itself, from the update to its tables: check its CPU time."
 	}
 	return " The tables are correct long before: check what the end systems and other edges still have to learn."

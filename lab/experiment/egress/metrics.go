@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -29,8 +30,8 @@ const ChecksumOff = "-csum-off"
 
 // Metrics of the instruments.
 const (
-	RRP50    = "rr_p50"    // µs
-	ConnRate = "conn_rate" // a second
+	RRP50    = measure.RRP50    // µs
+	ConnRate = measure.ConnRate // a second
 )
 
 // reverse ends the names of cases towards the workload.
@@ -104,12 +105,12 @@ const (
 func figures() []stats.Metric {
 	return []stats.Metric{
 		{Case: "", Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
-		{Case: "", Name: "tcp_sent", Unit: "Gbit/s", Title: "TCP sent", Higher: true},
-		{Case: "", Name: "cpu_per_gb", Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
-		{Case: "", Name: "retransmits", Unit: "count", Title: "TCP retransmits", Higher: false},
-		{Case: "", Name: "mss", Unit: "bytes", Title: "TCP segment size", Higher: true},
+		{Case: "", Name: measure.TCPSent, Unit: "Gbit/s", Title: "TCP sent", Higher: true},
+		{Case: "", Name: measure.CPUPerGB, Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
+		{Case: "", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
+		{Case: "", Name: measure.MSS, Unit: "bytes", Title: "TCP segment size", Higher: true},
 		{Case: "", Name: RRP50, Unit: "µs", Title: "TCP round trip p50, 1 B", Higher: false},
-		{Case: "", Name: "rr_p99", Unit: "µs", Title: "TCP round trip p99, 1 B", Higher: false},
+		{Case: "", Name: measure.RRP99, Unit: "µs", Title: "TCP round trip p99, 1 B", Higher: false},
 		{Case: "", Name: ConnRate, Unit: "1/s", Title: "Connections", Higher: true},
 	}
 }

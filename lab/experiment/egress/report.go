@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -149,8 +150,8 @@ func (v view) stageLine(name string, stage Stage) (stageLine, bool) {
 		return "–"
 	}
 	l := stageLine{
-		Name: name, Color: v.Color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure("tcp_sent", ""),
-		Node: "–", Loss: "–", Header: "–", CPU: figure("cpu_per_gb", ""), Retransmits: figure("retransmits", "count"), MSS: figure("mss", "count"),
+		Name: name, Color: v.Color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure(measure.TCPSent, ""),
+		Node: "–", Loss: "–", Header: "–", CPU: figure(measure.CPUPerGB, ""), Retransmits: figure(measure.Retransmits, "count"), MSS: figure(measure.MSS, "count"),
 	}
 	if row.Ratio > 0 {
 		l.Node = fmt.Sprintf("%.3f", row.Ratio)

@@ -158,7 +158,7 @@ func (e evidence) steps() result.Finding {
 		return result.Finding{}
 	}
 	found := result.Finding{Topic: "Steps", Text: "medians from fault to forwarding, in sequence: " + strings.Join(words, ", ") + "."}
-	if _, ok := stats.Find(e.Rows, e.DUT, e.what, "step_written"); !ok {
+	if _, ok := stats.Find(e.Rows, e.DUT, e.what, inject.StepWritten); !ok {
 		found = found.And(" These edges do not report when they wrote their tables, so that time is part of the step after detection.")
 	}
 	return found
@@ -171,7 +171,7 @@ func (e evidence) advice() result.Finding {
 		return result.Finding{}
 	}
 	switch step.Metric {
-	case "step_noticed":
+	case inject.StepNoticed:
 		detection := inject.InMS(inject.Detection(e.Parameters))
 		if detection > 0 && row.Median > 2*detection {
 			return result.Finding{Topic: "Tune", Text: fmt.Sprintf("BFD should detect the failure within %s ms (%s) and took %s. Check that the edges' processes get enough CPU time, and raise their priority (systemd: CPUWeight).",
@@ -179,9 +179,9 @@ func (e evidence) advice() result.Finding {
 		}
 		return result.Finding{Topic: "Tune", Text: fmt.Sprintf("most of the time is failure detection (%s). Lower spec.underlay.bfd.interval to shorten it, at the cost of more probes, and of false alarms when an edge's process waits for a core.",
 			inject.LivenessWords(e.Parameters))}
-	case "step_written":
+	case inject.StepWritten:
 		return result.Finding{Topic: "Tune", Text: "the edges take long to write their tables; check their load, and the number of egress policies."}
-	case "step_announced":
+	case stepAnnounced:
 		return result.Finding{Topic: "Tune", Text: "the new owner takes long to announce the addresses; smaller pools take less."}
 	}
 	return result.Finding{Topic: "Tune", Text: "the edges finish long before packets flow. Check what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/result"
@@ -139,16 +137,16 @@ func (e evidence) added(name string, s Setting) string {
 
 // difference writes an interval of µs with the sign of its median.
 func difference(iv stats.Interval) string {
+	below := func(v float64) bool { return v <= -0.005 } // what is less is written as zero
 	digits := func(v float64) string {
-		text := strconv.FormatFloat(math.Abs(v), 'f', 2, 64)
-		if v < 0 && text != "0.00" {
-			return "−" + text
+		if below(v) {
+			return fmt.Sprintf("−%.2f", -v)
 		}
-		return text
+		return fmt.Sprintf("%.2f", math.Abs(v))
 	}
-	sign := ""
-	if !strings.HasPrefix(digits(iv.Median), "−") {
-		sign = "+"
+	sign := "+"
+	if below(iv.Median) {
+		sign = ""
 	}
 	return fmt.Sprintf("%s%s µs [%s, %s]", sign, digits(iv.Median), digits(iv.Lo), digits(iv.Hi))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -70,7 +71,7 @@ func (e evidence) machine() []result.Finding {
 func (e evidence) crossChecked() []result.Finding {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
-		mean, byRate := s.Metrics["rr_mean"], s.Metrics["rr_rtt"]
+		mean, byRate := s.Metrics[measure.RRMean], s.Metrics[measure.RRByRate]
 		if s.Error != "" || mean == 0 || byRate == 0 || s.Metrics["pairs"] > 1 {
 			continue
 		}
@@ -81,7 +82,7 @@ func (e evidence) crossChecked() []result.Finding {
 	if worst <= crossCheck {
 		return nil
 	}
-	return []result.Finding{{Topic: "Instrument", Text: fmt.Sprintf("the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", diagnose.Share(worst), at)}}
+	return []result.Finding{{Topic: "Instrument", Text: fmt.Sprintf("the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", stats.Share(worst), at)}}
 }
 
 // study sets the scenarios beside the NSX firewall study's.
@@ -195,7 +196,7 @@ func (e evidence) bulk() []result.Finding {
 func (e evidence) tail() []result.Finding {
 	var words []string
 	for _, s := range Settings(e.Result) {
-		row, ok := stats.Find(e.Rows, e.DUT, s.Case(), "rr_p9999")
+		row, ok := stats.Find(e.Rows, e.DUT, s.Case(), measure.RRP9999)
 		if !ok || !row.Distinguishable || row.Ratio < longTail {
 			continue
 		}
@@ -210,8 +211,8 @@ func (e evidence) tail() []result.Finding {
 // omission says what the closed loop did not see.
 func (e evidence) omission() []result.Finding {
 	bare := Setting{Scenario: TwoHosts, Pairs: 1}.Case()
-	open, ok := stats.Find(e.Rows, e.DUT, bare, "open_p9999")
-	closed, okClosed := stats.Find(e.Rows, e.DUT, bare, "rr_p9999")
+	open, ok := stats.Find(e.Rows, e.DUT, bare, openP9999)
+	closed, okClosed := stats.Find(e.Rows, e.DUT, bare, measure.RRP9999)
 	if !ok || !okClosed || open.Median < omitted*closed.Median {
 		return nil
 	}

@@ -146,10 +146,10 @@ func policedOutcome(s result.Sample) string {
 	}
 	words := "measured"
 	for _, figure := range []struct{ metric, format string }{
-		{RRP50, "p50 %s µs"}, {RR1P50, "p50 %s µs"}, {"open_p50", "p50 %s µs"}, {"udprr_p50", "p50 %s µs"},
+		{RRP50, "p50 %s µs"}, {RR1P50, "p50 %s µs"}, {openP50, "p50 %s µs"}, {udpRRP50, "p50 %s µs"},
 		{CRRRate, "%s connections a second"}, {ConnRate, "%s connections a second"},
 		{UDPRate, "%s kpps received"}, {stats.Decisive, "%s Gbit/s"},
-		{"app_p50", "p50 %s µs"}, {"app_connect_p50", "p50 %s µs"}, {"app_rated_p50", "p50 %s µs"},
+		{appP50, "p50 %s µs"}, {"app_connect_p50", "p50 %s µs"}, {"app_rated_p50", "p50 %s µs"},
 	} {
 		if v, ok := s.Metrics[figure.metric]; ok {
 			words = fmt.Sprintf(figure.format, stats.Figure(v))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -85,7 +86,7 @@ func (e evidence) come(names []string) string {
 	var words []string
 	for _, name := range names {
 		row, _ := stats.Find(e.Rows, name, HoleCase, stats.Decisive)
-		mss, _ := stats.Find(e.Rows, name, HoleCase, "mss")
+		mss, _ := stats.Find(e.Rows, name, HoleCase, measure.MSS)
 		text := fmt.Sprintf("%s Gbit/s with an MSS of %s bytes", stats.Figure(row.Median), stats.Figure(mss.Median))
 		if len(names) > 1 {
 			text = e.Title(name) + ": " + text

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -46,13 +47,13 @@ func (v view) Cards() []chart.Card {
 			continue
 		}
 		rate, _ := v.find(name, HoleCase, stats.Decisive)
-		mss, _ := v.find(name, HoleCase, "mss")
-		size, _ := v.find(name, SizeCase, "largest_size")
+		mss, _ := v.find(name, HoleCase, measure.MSS)
+		size, _ := v.find(name, SizeCase, measure.LargestSize)
 		c := chart.Card{Title: name, Value: "no hole", Class: "good", Note: fmt.Sprintf("%s Gbit/s without a fix, MSS %s", stats.Figure(rate.Median), stats.Figure(mss.Median))}
 		if row.Median == 1 {
 			c.Value, c.Class = "black hole", "bad"
 			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), stats.Figure(v.Parameters.Number(guestMTU)))
-			if s, ok := v.sample(name, SizeCase); ok && s.Metrics["reported_flows"] == 0 {
+			if s, ok := v.sample(name, SizeCase); ok && s.Metrics[measure.ReportedFlows] == 0 {
 				c.Note += ", no ICMP error"
 			}
 		}
@@ -102,7 +103,7 @@ func (v view) Transfers() []tableLine {
 		if at, stalled := stats.Stalled(s); stalled {
 			return chart.Cell{Value: "black hole", Note: silence(at), Class: "bad"}
 		}
-		return chart.Cell{Value: stats.Figure(s.Metrics[stats.Decisive]) + "\u00a0Gbit/s", Note: "MSS " + stats.Figure(s.Metrics["mss"])}
+		return chart.Cell{Value: stats.Figure(s.Metrics[stats.Decisive]) + "\u00a0Gbit/s", Note: "MSS " + stats.Figure(s.Metrics[measure.MSS])}
 	})
 }
 
@@ -113,14 +114,14 @@ func (v view) Largest() []tableLine {
 		if !ok {
 			return chart.Cell{Value: "–"}
 		}
-		c := chart.Cell{Value: stats.Figure(s.Metrics["largest_size"])}
-		if best := s.Metrics["largest_best"]; best != s.Metrics["largest_size"] {
+		c := chart.Cell{Value: stats.Figure(s.Metrics[measure.LargestSize])}
+		if best := s.Metrics[measure.LargestBest]; best != s.Metrics[measure.LargestSize] {
 			c.Value, c.Class = c.Value+" … "+stats.Figure(best), "bad"
 		}
 		guest := stats.Figure(v.Parameters.Number(guestMTU))
 		switch {
-		case s.Metrics["reported_flows"] > 0:
-			c.Note, c.Class = "told "+stats.Figure(s.Metrics["reported_mtu"]), "good"
+		case s.Metrics[measure.ReportedFlows] > 0:
+			c.Note, c.Class = "told "+stats.Figure(s.Metrics[measure.ReportedMTU]), "good"
 		case caseName != SizeCase+"-jumbo" && c.Value != guest:
 			c.Note, c.Class = "silence", "bad"
 		default:
@@ -178,8 +179,8 @@ func (v view) Limits() []limit {
 func (v view) grown(name string) string {
 	was, ok := v.find(name, "guest-mtu", stats.Decisive)
 	now, okNow := v.find(name, "jumbo", stats.Decisive)
-	old, _ := v.find(name, "guest-mtu", "mss")
-	mss, _ := v.find(name, "jumbo", "mss")
+	old, _ := v.find(name, "guest-mtu", measure.MSS)
+	mss, _ := v.find(name, "jumbo", measure.MSS)
 	if !ok || !okNow || was.Median == 0 {
 		return "–"
 	}

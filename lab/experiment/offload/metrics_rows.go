@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -22,7 +23,7 @@ func summarise(r result.Result) []result.Row {
 		{Case: "", Name: Throughput, Unit: "Gbit/s", Title: "Throughput", Higher: true},
 		{Case: "", Name: Processor, Unit: "%", Title: "Processor time", Higher: false},
 		{Case: "", Name: Efficiency, Unit: "Mbit/s per %", Title: "Efficiency", Higher: true},
-		{Case: "", Name: "retransmits", Unit: "count", Title: "TCP retransmits", Higher: false},
+		{Case: "", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
 	} {
 		for _, s := range cases {
 			rows = append(rows, o.figures(s, m)...)
