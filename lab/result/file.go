@@ -10,10 +10,15 @@ import (
 )
 
 // Write writes r as indented JSON. It refuses a result of another schema than
-// Schema and figures that JSON cannot carry (NaN, infinities).
+// Schema, parameters without a value, and figures that JSON cannot carry (NaN, infinities).
 func Write(w io.Writer, r Result) error {
 	if r.Schema != Schema {
 		return fmt.Errorf("write result: schema is %q, this version writes %q", r.Schema, Schema)
+	}
+	for _, name := range r.Parameters.Names() {
+		if r.Parameters[name].Value == nil {
+			return fmt.Errorf("write result: the parameter %s has no value", name)
+		}
 	}
 	out, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -16,7 +16,7 @@ func TestWriteReadRoundTrip(t *testing.T) {
 		Schema: Schema, Experiment: "ab", Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Parameters: Parameters{
 			"rounds": Count(1), "slice": Time(1500 * time.Microsecond).Explained("of TCP"), "routed": Of(Bool(true)), "sizes": Counts([]int{1, 64}).In("kB"),
-			"cases": Of(Texts{"tcp", "rr"}), "none": Of(Texts{}), "cores": Words("one"),
+			"cases": Of(Texts{"tcp", "rr"}), "none": Of(Texts{}), "rules": Counts([]int{0, 100}), "cores": Words("one"),
 		},
 		Samples: []Sample{{Target: "plain", Case: "tcp", Round: 1,
 			Metrics: map[string]float64{"tcp_throughput": 18.6}, Latency: []Quantile{{0.5, 18.75}}}},
@@ -38,6 +38,9 @@ func TestWriteReadRoundTrip(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	if err := Write(&bytes.Buffer{}, Result{}); err == nil || !strings.Contains(err.Error(), `schema is ""`) {
 		t.Errorf("empty schema: %v", err)
+	}
+	if err := Write(&bytes.Buffer{}, Result{Schema: Schema, Parameters: Parameters{"slice": {Unit: "s"}}}); err == nil || !strings.Contains(err.Error(), "slice has no value") {
+		t.Errorf("no value: %v", err)
 	}
 	if err := Write(&bytes.Buffer{}, Result{Schema: Schema, Duration: math.NaN()}); err == nil {
 		t.Error("NaN was written")

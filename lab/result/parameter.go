@@ -1,6 +1,7 @@
 package result
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,20 +27,32 @@ type Parameter struct {
 // Value is a Number, a Bool, a Text, or a list: Numbers or Texts. A list of none is read as Texts.
 type Value interface{ isValue() }
 
-// The kinds of values.
-type (
-	Number  float64
-	Bool    bool
-	Text    string
-	Numbers []float64
-	Texts   []string
-)
+// Number is a value that is one; its unit is the parameter's.
+type Number float64
+
+// Bool is a value that is true or false.
+type Bool bool
+
+// Text is a value in words.
+type Text string
+
+// Numbers is a list of numbers, all in the parameter's unit.
+type Numbers []float64
+
+// Texts is a list of names or words.
+type Texts []string
 
 func (Number) isValue()  {}
 func (Bool) isValue()    {}
 func (Text) isValue()    {}
 func (Numbers) isValue() {}
 func (Texts) isValue()   {}
+
+// MarshalJSON writes a list, also of none.
+func (n Numbers) MarshalJSON() ([]byte, error) { return json.Marshal(append([]float64{}, n...)) }
+
+// MarshalJSON writes a list, also of none.
+func (t Texts) MarshalJSON() ([]byte, error) { return json.Marshal(append([]string{}, t...)) }
 
 // Seconds is the unit of times.
 const Seconds = "s"
@@ -141,7 +154,7 @@ func (p *Parameter) UnmarshalJSON(data []byte) error {
 		Explanation string `json:"explanation"`
 	}
 	if err := strict(data, &raw); err != nil { // not wrapped: its offset is within the parameter
-		return fmt.Errorf("parameter %.80s: %s", data, err)
+		return fmt.Errorf("parameter %.80s: %s", data, err.Error())
 	}
 	value, err := valueOf(raw.Value)
 	if err != nil {

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 )
@@ -38,5 +39,13 @@ func TestParameters(t *testing.T) {
 	}
 	if p.Text("n") != "" || Parameters(nil).Text("w") != "" {
 		t.Errorf("%v", p)
+	}
+}
+
+func TestListOfNone(t *testing.T) {
+	for _, none := range []Value{Texts(nil), Numbers(nil), Texts{}, Numbers{}} {
+		if out, err := json.Marshal(Of(none)); err != nil || string(out) != `{"value":[]}` {
+			t.Errorf("%T: %s, %v", none, out, err)
+		}
 	}
 }
