@@ -16,8 +16,8 @@ const (
 	busyBefore = 0.15 // of all cores' time, before samples
 )
 
-// Quieter is what to do when noise forbids a verdict.
-const Quieter = "Quiet the machine, or raise --rounds or --duration."
+// Quieter is what to do when noise may forbid a verdict.
+const Quieter = "Quiet the machine, or raise --rounds or --duration: "
 
 // Failed says which samples did.
 func (e Evidence) Failed() []result.Finding {

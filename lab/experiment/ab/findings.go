@@ -38,12 +38,13 @@ func verdict(r result.Result) result.Verdict {
 	return v
 }
 
-// remedy is what to do against noise.
+// remedy is what to do against noise, and why.
 func (e evidence) remedy() string {
+	const why = "the kernel's own tunnel costs about 18 %, and noise above half of that could hide or mimic such a cost."
 	if stats.Sliced(e.Result) {
-		return "Quiet the machine, or raise --rounds."
+		return "Quiet the machine, or raise --rounds: " + why
 	}
-	return diagnose.Quieter
+	return diagnose.Quieter + why
 }
 
 // dut is the target that a verdict on r is about.

@@ -24,7 +24,7 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, CacheOff)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refuse(why, diagnose.Quieter)
+		v.Refuse(why, diagnose.Quieter+transit.Noisy)
 		return v
 	}
 	v.Headline, v.Explanation = e.answer()

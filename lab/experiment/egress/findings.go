@@ -20,7 +20,7 @@ func verdict(r result.Result) result.Verdict {
 	case e.DUT == "":
 		v.Refuse("no tunnel was measured, so there are no stages to compare", "")
 	case why != "":
-		v.Refuse(why, "Quiet the machine, lower --wire, or raise --rounds or --duration.")
+		v.Refuse(why, "Quiet the machine, lower --wire, or raise --rounds or --duration: a stage loses a few percent on good paths, which noise hides or mimics.")
 	default:
 		v.Headline, v.Explanation = e.answer()
 	}

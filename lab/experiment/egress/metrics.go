@@ -268,15 +268,12 @@ func (c egressRatio) row(r result.Result, name string, stage Stage) (result.Row,
 	return row, true
 }
 
-// egressReason is why a verdict on the stages needs quiet figures.
-const egressReason = "a stage loses a few percent on good paths, which such noise hides or mimics"
-
 // refuse says, without a final stop, why nothing may be concluded about the stages of a
 // target in a setting, or "" when something may.
 func refuse(r result.Result, target string, setting Stage) string {
 	for _, name := range []string{StageNode, StageTunnel, StageEgress} {
 		caseName := setting.At(name).Case()
-		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: caseName, Metric: stats.Decisive, Words: "throughput", Reason: egressReason}); why != "" {
+		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: caseName, Metric: stats.Decisive, Words: "throughput"}); why != "" {
 			return why + " (" + caseName + ")"
 		}
 	}

@@ -18,7 +18,7 @@ func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refuse(why, "Quiet the machine, or raise --rounds, --duration or --sample.")
+		v.Refuse(why, "Quiet the machine, or raise --rounds, --duration or --sample: a firewall's part of a round trip is a few percent, which noise hides or mimics.")
 		return v
 	}
 	v.Headline = e.headline()

@@ -350,9 +350,6 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 	return times
 }
 
-// latencyReason is why a verdict on latency needs quiet figures.
-const latencyReason = "a firewall's part of a round trip is a few percent, which such noise hides or mimics"
-
 // refuseAdded says, without a final stop, why nothing may be concluded about what a case
 // adds for a target, or "" when something may.
 func refuseAdded(r result.Result, target, caseName string) string {
@@ -361,7 +358,7 @@ func refuseAdded(r result.Result, target, caseName string) string {
 		return caseName + " is not a case of this experiment"
 	}
 	for _, s := range []Setting{setting.Without(), setting} {
-		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: s.Case(), Metric: RRP50, Words: "round trip", Reason: latencyReason}); why != "" {
+		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: s.Case(), Metric: RRP50, Words: "round trip"}); why != "" {
 			return why + " (" + s.Case() + ")"
 		}
 	}

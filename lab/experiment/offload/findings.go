@@ -23,7 +23,7 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, baseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refuse(why, diagnose.Quieter)
+		v.Refuse(why, diagnose.Quieter+"the aim is a difference of a tenth, and noise above that could hide or mimic it.")
 		return v
 	}
 	v.Headline, v.Explanation = e.answer()

@@ -188,9 +188,6 @@ func Identities(rows []result.Row) []Identity {
 	return all
 }
 
-// offloadReason is SpreadLimit's for the reader of a report.
-const offloadReason = "the aim is a difference of a tenth, and noise above that could hide or mimic it"
-
 // refuse says, without a final stop, why the ratio of a target's throughput to the
 // baseline's in a case, or in the mean over all sizes, carries no conclusion, or "" when it
 // does: errors, missing or few rounds, noise. Noise that both share cancels.
@@ -212,8 +209,8 @@ func refuse(r result.Result, target string, s Stream) string {
 	}
 	ratios := stats.ByRound(o.ratios(target, s, baseline, s, Throughput))
 	if spread := stats.Spread(ratios); spread > stats.SpreadLimit {
-		return fmt.Sprintf("the ratio of %s to %s in %s spreads by ±%.0f %% (1.48 × median absolute deviation, n = %d), and the limit is ±%.0f %%: %s",
-			target, baseline, s.Case(), 100*spread, len(ratios), 100*stats.SpreadLimit, offloadReason)
+		return fmt.Sprintf("the ratio of %s to %s in %s spreads by ±%.0f %% (1.48 × median absolute deviation, n = %d), and the limit is ±%.0f %%",
+			target, baseline, s.Case(), 100*spread, len(ratios), 100*stats.SpreadLimit)
 	}
 	return ""
 }

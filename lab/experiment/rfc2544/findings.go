@@ -20,7 +20,7 @@ func verdict(r result.Result) result.Verdict {
 	case e.DUT == "":
 		v.Refuse("nothing but the limit was measured, so there is nothing to compare", "")
 	case why != "":
-		v.Refuse(why, diagnose.Quieter)
+		v.Refuse(why, diagnose.Quieter+transit.Noisy)
 	default:
 		v.Headline, v.Explanation = e.answer()
 	}
