@@ -271,7 +271,7 @@ func (e evidence) fix(step string) string {
 	switch step {
 	case inject.StepNoticed:
 		return fmt.Sprintf(" Shorten the detection time (%s), at the cost of more probes, and of false alarms when processes wait for a core.", inject.LivenessWords(e.Parameters))
-	case stepTold:
+	case stepAdvertised:
 		return " Check how the edge learns of the host (gratuitous ARP of the hypervisor), and delays in its BGP speaker, such as FRR's coalesce-time."
 	case stepPassed:
 		return " That is the reflector: FRR batches updates for its coalesce-time (router bgp: coalesce-time 0). When an edge fails, the reflector's BFD has to detect that first."

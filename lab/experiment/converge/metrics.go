@@ -31,8 +31,8 @@ func Cases() []string { return []string{Move, EdgeLoss, LinkLoss, RRRestart, RRL
 const (
 	Flows = "flows"
 
-	stepTold   = "step_told"
-	stepPassed = "step_passed"
+	stepAdvertised = "step_told"
+	stepPassed     = "step_passed"
 	// Open are the flows that had not gone on when the event was undone.
 	Open = "open"
 	// Followed is from the fault to the first packet of the last flow that went on, in ms.
@@ -70,7 +70,7 @@ func Ways(r result.Result, caseName string) []string {
 func Steps() []inject.Step {
 	return []inject.Step{
 		{Metric: inject.StepNoticed, Title: "until BFD detected it"},
-		{Metric: stepTold, Title: "until an edge advertised it"},
+		{Metric: stepAdvertised, Title: "until an edge advertised it"},
 		{Metric: stepPassed, Title: "until the reflector advertised it"},
 		{Metric: inject.StepWritten, Title: "until an edge used the new path"},
 		{Metric: "step_followed", Title: "until the last flow resumed"},
