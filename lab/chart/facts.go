@@ -119,7 +119,17 @@ func (v View) Lengths() string {
 }
 
 // Settings are the run's parameters by name.
-func (v View) Settings() []Fact { return facts(v.Parameters) }
+func (v View) Settings() []Setting {
+	var list []Setting
+	for _, name := range v.Parameters.Names() {
+		p := v.Parameters[name]
+		list = append(list, Setting{Name: name, Value: p.String(), Explanation: p.Explanation})
+	}
+	return list
+}
+
+// Setting is a parameter for people.
+type Setting struct{ Name, Value, Explanation string }
 
 // Shell is the command that ran.
 func (v View) Shell() string { return strings.Join(v.Command, " ") }
@@ -201,7 +211,7 @@ func (v View) Line(row result.Row) Line {
 		l.RatioInterval = fmt.Sprintf("%.2f–%.2f", row.RatioLo, row.RatioHi)
 	}
 	if row.SmallestEffect > 0 {
-		l.Sees = Effect(row.SmallestEffect)
+		l.Sees = stats.Share(row.SmallestEffect)
 	}
 	return l
 }

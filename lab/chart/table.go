@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/result"
-	"github.com/selvage/selvage/lab/stats"
 )
 
 // tableWidth is the width at which the verdict is wrapped, in columns.
@@ -14,7 +13,7 @@ const tableWidth = 96
 
 // WriteText ends a text with the verdict and its findings, and writes it.
 func WriteText(w io.Writer, b *strings.Builder, v result.Verdict) error {
-	Wrap(b, "", v.Sentence)
+	Wrap(b, "", v.String())
 	for _, f := range v.Findings {
 		b.WriteByte('\n')
 		Wrap(b, "  ", f.String())
@@ -24,9 +23,6 @@ func WriteText(w io.Writer, b *strings.Builder, v result.Verdict) error {
 	}
 	return nil
 }
-
-// Effect is a size of effect in percent.
-func Effect(share float64) string { return strings.TrimPrefix(stats.Percent(share), "+") }
 
 // Wrap writes s in lines of at most tableWidth, later lines indented.
 func Wrap(b *strings.Builder, indent, s string) {

@@ -80,29 +80,17 @@ func (v View) Names() []string { return v.names }
 // Wired says whether the bare wire was measured.
 func (v View) Wired() bool { return slices.Contains(v.names, "wire") }
 
-// Headline is the verdict's first sentence with its intervals set apart.
+// Headline is the verdict's with its intervals set apart.
 func (v View) Headline() template.HTML {
-	first, _ := v.split()
-	escaped := template.HTMLEscapeString(Glue(first))
+	escaped := template.HTMLEscapeString(Glue(v.Verdict.Headline))
 	return template.HTML(intervals().ReplaceAllString(escaped, `<span class="iv">$0</span>`))
 }
 
 // intervals matches "[1.01, 1.04]" and "[−0.05, +0.09]".
 func intervals() *regexp.Regexp { return regexp.MustCompile(`\[[-−+0-9.]+, [-−+0-9.]+\]`) }
 
-// Lead is what follows the verdict's first sentence.
-func (v View) Lead() string {
-	_, rest := v.split()
-	return Glue(rest)
-}
-
-func (v View) split() (first, rest string) {
-	first, rest, found := strings.Cut(v.Verdict.Sentence, ". ")
-	if found {
-		first += "."
-	}
-	return first, rest
-}
+// Lead is what follows the verdict's headline.
+func (v View) Lead() string { return Glue(v.Verdict.Explanation) }
 
 // Finding is what the run shows on one topic.
 type Finding struct {

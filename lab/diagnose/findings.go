@@ -16,6 +16,9 @@ const (
 	busyBefore = 0.15 // of all cores' time, before samples
 )
 
+// Quieter is what to do when noise may forbid a verdict.
+const Quieter = "Quiet the machine, or raise --rounds or --duration: "
+
 // Failed says which samples did.
 func (e Evidence) Failed() []result.Finding {
 	lines := stats.Errors(e.Result)
@@ -35,7 +38,7 @@ func (e Evidence) Failed() []result.Finding {
 func (e Evidence) Stolen() []result.Finding {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
-		if v := s.Metrics["cpu_steal"]; s.Error == "" && v > worst {
+		if v := s.Metrics[result.CPUSteal]; s.Error == "" && v > worst {
 			worst, at = v, fmt.Sprintf("%s of %s in round %d", s.Case, s.Target, s.Round)
 		}
 	}
@@ -63,7 +66,7 @@ func (e Evidence) FewRounds() []result.Finding {
 func (e Evidence) Busy() []result.Finding {
 	var shares []float64
 	for _, s := range e.Samples {
-		if v, ok := s.Metrics["idle_busy"]; ok && s.Error == "" {
+		if v, ok := s.Metrics[result.IdleBusy]; ok && s.Error == "" {
 			shares = append(shares, v)
 		}
 	}
@@ -71,7 +74,7 @@ func (e Evidence) Busy() []result.Finding {
 	if iv.Median <= busyBefore {
 		return nil
 	}
-	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", Share(iv.Median), iv.N)}}
+	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", stats.Share(iv.Median), iv.N)}}
 }
 
 // InRounds counts rounds in words.
@@ -91,9 +94,6 @@ func (e Evidence) BridgeNetfilter() []result.Finding {
 	}
 	return []result.Finding{{Topic: "Bridge netfilter", Text: "the baseline's bridge passes every frame through netfilter (" + key + "=1). Without it, the baseline does less work per packet, and data paths without a bridge compare less well. Run with --bridge-netfilter off to compare."}}
 }
-
-// Share writes a loss or part without a sign.
-func Share(v float64) string { return strings.TrimPrefix(stats.Percent(v), "+") }
 
 // LowerFirst begins s with a small letter unless it is an abbreviation.
 func LowerFirst(s string) string {

@@ -101,7 +101,7 @@ func InWords(encap string) string {
 }
 
 // routed says whether client and server were in different subnets.
-func (e Evidence) routed() bool { return e.Parameters["routed"] == "true" }
+func (e Evidence) routed() bool { return e.Parameters.Bool("routed") }
 
 // Title is how a sentence speaks of a target.
 func (e Evidence) Title(name string) string {

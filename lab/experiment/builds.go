@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/lab/result"
 )
 
 // Builds are the programs of targets that are edges of another build, by target.
@@ -63,13 +65,9 @@ func (b Builds) Path(target, otherwise string) string {
 	return otherwise
 }
 
-// Record writes the programs down in a result's parameters.
-func (b Builds) Record(parameters map[string]string) {
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(b)) {
-		words = append(words, name+"="+b[name])
-	}
-	if len(words) > 0 {
-		parameters["programs"] = strings.Join(words, ", ")
+// Record writes the programs down in a result's parameters, each by its target.
+func (b Builds) Record(p result.Parameters) {
+	for name, program := range b {
+		p["program_"+name] = result.Words(program)
 	}
 }

@@ -70,13 +70,13 @@ func TestWriteFile(t *testing.T) {
 }
 
 func TestConcludeInterrupted(t *testing.T) {
-	r := result.Result{Parameters: map[string]string{Interrupted: "round 2 of 5"}}
+	r := result.Result{Parameters: result.Parameters{interrupted: result.Words("round 2 of 5")}}
 	e := Experiment{
 		Summarise: func(result.Result) []result.Row { return nil },
-		Verdict:   func(result.Result) result.Verdict { return result.Verdict{Sentence: "it is fast"} },
+		Verdict:   func(result.Result) result.Verdict { return result.Verdict{Headline: "it is fast"} },
 	}
 	Conclude(e, &r)
-	if !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in round 2 of 5") {
+	if !r.Verdict.Refused || !strings.Contains(r.Verdict.String(), "interrupted in round 2 of 5") {
 		t.Errorf("%+v", r.Verdict)
 	}
 }

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"io"
+	"time"
 
 	"github.com/selvage/selvage/lab/result"
 )
@@ -23,17 +24,14 @@ type Experiment struct {
 	Page, Table func(io.Writer, result.Result) error
 }
 
-// Complete fills summary and verdict where an older or interrupted run has left them out, and
-// computes findings again, of which a file holds the words alone.
+// Complete fills summary and verdict where a run has left them out.
 func (e Experiment) Complete(r result.Result) result.Result {
 	if len(r.Summary) == 0 {
 		r.Summary = e.Summarise(r)
 	}
-	verdict := e.Verdict(r)
-	if r.Verdict.Sentence == "" {
-		r.Verdict = verdict
+	if r.Verdict.Headline == "" {
+		r.Verdict = e.Verdict(r)
 	}
-	r.Verdict.Findings = verdict.Findings
 	return r
 }
 
@@ -54,4 +52,19 @@ type Console struct {
 	Version string
 	// Password asks the user for one, for places that need it.
 	Password func(prompt string) (string, error)
+}
+
+// Blank is the result of a run that began then, before anything was measured.
+func (c *Console) Blank(name string, began time.Time, p result.Parameters) result.Result {
+	return result.Result{
+		Schema: result.Schema, Experiment: name, Started: began.UTC(), Command: append([]string{"selvage"}, c.Args...),
+		Parameters: p, Samples: []result.Sample{},
+	}
+}
+
+// NoteBinary writes down the program that runs the edges, "" where it is this one.
+func NoteBinary(p result.Parameters, file string) {
+	if file != "" {
+		p["selvage_binary"] = result.Words(file)
+	}
 }

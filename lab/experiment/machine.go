@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,12 +16,16 @@ import (
 	"github.com/selvage/selvage/lab/result"
 )
 
-// Prefix of the parameters that say how the machine was before the run.
-const machineCheck = "check_"
+// Parameters that say how the machine was before the run.
+const (
+	CheckGovernor = "check_governor"
+	CheckTurbo    = "check_turbo" // true, false, or NotVisible
+	CheckSMT      = "check_smt"   // the same
+)
 
-// notVisible is what a check says of what the machine does not show, as virtual ones often
+// NotVisible is what a check says of what the machine does not show, as virtual ones often
 // do not: its host decides then.
-const notVisible = "not visible"
+const NotVisible = "not visible"
 
 // restTime is how long the machine is watched before the run.
 const restTime = time.Second
@@ -40,17 +45,17 @@ func NoteMachine(ctx context.Context, r *result.Result, p *Progress) error {
 
 // CheckMachine looks for what makes latency noisy, as the NSX firewall study did before it measured:
 // power saving and other load. It changes nothing.
-func CheckMachine(ctx context.Context) (checks map[string]string, warnings []string, err error) {
+func CheckMachine(ctx context.Context) (checks result.Parameters, warnings []string, err error) {
 	const cpu = "/sys/devices/system/cpu/"
-	checks = map[string]string{
-		machineCheck + "governor":    values(cpu + "cpu[0-9]*/cpufreq/scaling_governor"),
-		machineCheck + "turbo":       turbo(values(cpu+"intel_pstate/no_turbo"), values(cpu+"cpufreq/boost")),
-		machineCheck + "idle_states": idleStates(cpu + "cpu0/cpuidle"),
-		machineCheck + "idle_driver": values(cpu + "cpuidle/current_driver"),
-		machineCheck + "smt":         values(cpu + "smt/active"),
-		machineCheck + "clock":       values("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+	checks = result.Parameters{
+		CheckGovernor:       result.Words(values(cpu + "cpu[0-9]*/cpufreq/scaling_governor")),
+		CheckTurbo:          turbo(values(cpu+"intel_pstate/no_turbo"), values(cpu+"cpufreq/boost")),
+		"check_idle_states": idleStates(cpu + "cpu0/cpuidle"),
+		"check_idle_driver": result.Words(values(cpu + "cpuidle/current_driver")),
+		CheckSMT:            oneIs(true, values(cpu+"smt/active")),
+		"check_clock":       result.Words(values("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
 	}
-	if governor := checks[machineCheck+"governor"]; governor != notVisible && governor != "performance" {
+	if governor := checks.Text(CheckGovernor); governor != NotVisible && governor != "performance" {
 		warnings = append(warnings, "power saving: governor "+governor+"; for quiet figures: cpupower frequency-set -g performance")
 	}
 	if deep := deepStates(cpu + "cpu0/cpuidle"); len(deep) > 0 {
@@ -69,9 +74,10 @@ func CheckMachine(ctx context.Context) (checks map[string]string, warnings []str
 		return nil, nil, err
 	}
 	steal := after.Since(before).Steal
-	checks[machineCheck+"load"] = fmt.Sprintf("in %s of rest the cores were %.1f %% busy, and %.1f %% were stolen", restTime, 100*busy, 100*steal)
+	checks["check_busy"] = percent(busy).Explained("of all cores' time, in %s of rest", restTime)
+	checks["check_stolen"] = percent(steal).Explained("of all cores' time, in the same rest")
 	if busy > BusyLimit || steal > 0.05 {
-		warnings = append(warnings, "noise: "+checks[machineCheck+"load"])
+		warnings = append(warnings, fmt.Sprintf("noise: in %s of rest the cores were %.1f %% busy, and %.1f %% were stolen", restTime, 100*busy, 100*steal))
 	}
 	return checks, warnings, nil
 }
@@ -87,32 +93,45 @@ func values(pattern string) string {
 	}
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) == 0 {
-		return notVisible
+		return NotVisible
 	}
 	return strings.Join(all, ", ")
 }
 
 // turbo reads either driver's switch.
-func turbo(disabled, boost string) string {
-	switch {
-	case disabled == "1", boost == "0":
-		return "off"
-	case disabled == "0", boost == "1":
-		return "on"
+func turbo(disabled, boost string) result.Parameter {
+	if disabled != NotVisible {
+		return oneIs(false, disabled)
 	}
-	return notVisible
+	return oneIs(true, boost)
+}
+
+// oneIs is what a file says that holds 1 or 0, or its words.
+func oneIs(on bool, content string) result.Parameter {
+	switch content {
+	case "1":
+		return result.Of(result.Bool(on))
+	case "0":
+		return result.Of(result.Bool(!on))
+	}
+	return result.Words(content)
+}
+
+// percent is a share in percent with one decimal.
+func percent(share float64) result.Parameter {
+	return result.Of(result.Number(math.Round(1000*share) / 10)).In("%")
 }
 
 // idleStates lists the states of a core in which it sleeps, with the time to leave them.
-func idleStates(dir string) string {
-	var all []string
+func idleStates(dir string) result.Parameter {
+	var all result.Texts
 	for _, s := range readIdleStates(dir) {
 		all = append(all, fmt.Sprintf("%s %d µs", s.name, s.exit))
 	}
 	if len(all) == 0 {
-		return notVisible
+		return result.Words(NotVisible)
 	}
-	return strings.Join(all, ", ")
+	return result.Of(all)
 }
 
 // deepExit is the longest time (µs) to leave an idle state that does not spoil latencies of

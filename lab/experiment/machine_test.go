@@ -2,14 +2,20 @@ package experiment
 
 import (
 	"testing"
+
+	"github.com/selvage/selvage/lab/result"
 )
 
 func TestTurbo(t *testing.T) {
-	for _, tt := range [][3]string{
-		{"1", notVisible, "off"}, {"0", notVisible, "on"}, {notVisible, "1", "on"}, {notVisible, "0", "off"}, {notVisible, notVisible, notVisible},
+	for _, tt := range []struct {
+		disabled, boost string
+		want            result.Value
+	}{
+		{"1", NotVisible, result.Bool(false)}, {"0", NotVisible, result.Bool(true)}, {NotVisible, "1", result.Bool(true)},
+		{NotVisible, "0", result.Bool(false)}, {NotVisible, NotVisible, result.Text(NotVisible)},
 	} {
-		if got := turbo(tt[0], tt[1]); got != tt[2] {
-			t.Errorf("no_turbo %s, boost %s: %s, want %s", tt[0], tt[1], got, tt[2])
+		if got := turbo(tt.disabled, tt.boost); got.Value != tt.want {
+			t.Errorf("no_turbo %s, boost %s: %v, want %v", tt.disabled, tt.boost, got, tt.want)
 		}
 	}
 }

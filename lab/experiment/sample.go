@@ -35,7 +35,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // Metrics of a sample beside measure's.
 const (
-	IdleBusy   = "idle_busy"        // share of all cores' time that was busy just before the sample, 0 … 1
+	IdleBusy   = result.IdleBusy
 	CsumErrors = "csum_errors"      // packets with a wrong checksum or header at any host
 	DSACKs     = "tcp_dsacks"       // duplicate SACKs received
 	Disordered = "tcp_out_of_order" // segments that waited for an earlier one

@@ -40,16 +40,20 @@ func newRunDir(root, experiment string, now time.Time) (string, error) {
 	}
 }
 
-// Interrupted is the parameter that says where a run was interrupted.
-const Interrupted = "interrupted"
+// interrupted is the parameter that says where a run was interrupted.
+const interrupted = "interrupted"
+
+// Interrupt writes down where r was interrupted: "round 2 of 5".
+func Interrupt(r *result.Result, format string, args ...any) {
+	r.Parameters[interrupted] = result.Words(fmt.Sprintf(format, args...))
+}
 
 // Conclude computes what follows from the samples: summary and verdict.
 func Conclude(e Experiment, r *result.Result) {
 	r.Summary = e.Summarise(*r)
 	r.Verdict = e.Verdict(*r)
-	if where := r.Parameters[Interrupted]; where != "" {
-		r.Verdict.Refused = true
-		r.Verdict.Sentence = "No verdict: the run was interrupted in " + where + ". Run it again to the end."
+	if where := r.Parameters.Text(interrupted); where != "" {
+		r.Verdict.Refuse("the run was interrupted in "+where, "Run it again to the end.")
 	}
 }
 

@@ -29,7 +29,7 @@ func TestAbRouted(t *testing.T) {
 	tier.Long(t, "TestAbFedByBGP, which is routed too, and lab/topo's TestRoutedPathsInTurn")
 	r, _ := measuredAb(t, "--targets", "wire,plain,kernel,selvage", "--cases", "tcp,rr", "--routed")
 	checkSamples(t, r, 1450-52)
-	if len(r.Samples) != 4*3 || r.Parameters["routed"] != "true" {
+	if len(r.Samples) != 4*3 || !r.Parameters.Bool("routed") {
 		t.Errorf("%d samples, parameters %v", len(r.Samples), r.Parameters)
 	}
 	if addrs := r.Topology.Nodes[3].Addrs; !slices.Equal(addrs, []string{topo.RoutedServerV4.String(), topo.RoutedServerV6.String()}) {
@@ -46,8 +46,8 @@ func TestAbRouted(t *testing.T) {
 func TestAbFedByBGP(t *testing.T) {
 	r, _ := measuredAb(t, "--targets", "plain,kernel,selvage", "--cases", "rr", "--control", "evpn")
 	checkSamples(t, r, 1450-52)
-	text := r.Parameters["control"]
-	if r.Parameters["routed"] != "true" || !strings.Contains(text, "FRR route reflector") || !strings.Contains(text, "4 routes to addresses") {
+	text := r.Parameters["control"].Explanation
+	if !r.Parameters.Bool("routed") || !strings.Contains(text, "FRR route reflector") || !strings.Contains(text, "4 routes to addresses") {
 		t.Errorf("parameters %v", r.Parameters)
 	}
 	for i, fed := range []bool{false, true, true} {

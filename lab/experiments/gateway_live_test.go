@@ -32,7 +32,7 @@ func checkGateway(t *testing.T, kind string) {
 	if dirs := results(t, root); len(dirs) != 1 || r.Experiment != "paths" || len(r.Places) != 3 || len(r.Profiles) != 2*2*3 {
 		t.Fatalf("results in %v: %s with %d places and %d profiles", dirs, r.Experiment, len(r.Places), len(r.Profiles))
 	}
-	t.Log(r.Verdict.Sentence)
+	t.Log(r.Verdict.Headline)
 	for _, path := range []struct {
 		name string
 		most float64 // Gbit/s: payload of full segments on a gigabit wire

@@ -58,8 +58,8 @@ func TestLatencyLive(t *testing.T) {
 		}
 		checkAdded(t, r, target, "two-hosts-on", "rules-100")
 	}
-	for _, key := range []string{"check_governor", "check_load", "proof", "policy", "app", "app_guests", "app_cores", "app_latency", "app_rate"} {
-		if r.Parameters[key] == "" {
+	for _, key := range []string{"check_governor", "check_busy", "proof", "policy", "app", "app_guests", "app_cores", "app_latency", "app_rate"} {
+		if _, ok := r.Parameters[key]; !ok {
 			t.Errorf("no parameter %s", key)
 		}
 	}

@@ -392,7 +392,7 @@ func TestInterrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) != 4 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in round 2 of 9") {
+	if len(r.Samples) != 4 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.String(), "interrupted in round 2 of 9") {
 		t.Errorf("%d samples, errors %v, %+v", len(r.Samples), stats.Errors(r), r.Verdict)
 	}
 	if _, err := os.Stat(filepath.Join(dirs[0], "report.html")); err != nil {

@@ -90,7 +90,7 @@ func TestMtuHole(t *testing.T) {
 			}
 		}
 	}
-	if r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "The kernel's vxlan has an MTU black hole") || !strings.Contains(r.Verdict.Sentence, "Selvage has none") {
+	if r.Verdict.Refused || !strings.Contains(r.Verdict.String(), "The kernel's vxlan has an MTU black hole") || !strings.Contains(r.Verdict.String(), "Selvage has none") {
 		t.Errorf("%+v", r.Verdict)
 	}
 	if r.Environment.Sysctls["net.ipv4.tcp_mtu_probing"] == "" || r.Environment.MTU["inner"] != 1450 {
@@ -173,7 +173,7 @@ func TestMtuInterrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) < 3 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in case ") {
+	if len(r.Samples) < 3 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.String(), "interrupted in case ") {
 		t.Errorf("%d samples, errors %v, %+v", len(r.Samples), stats.Errors(r), r.Verdict)
 	}
 }

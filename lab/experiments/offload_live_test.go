@@ -54,7 +54,7 @@ func TestOffload(t *testing.T) {
 	}
 	for state, want := range inForce {
 		for _, name := range []string{"kernel", "selvage"} {
-			if got := r.Parameters["in_force_"+name+"_"+state]; !strings.Contains(got, want) {
+			if got := r.Parameters.Text("in_force_" + name + "_" + state); !strings.Contains(got, want) {
 				t.Errorf("%s of %s: in force is %q, want %q", state, name, got, want)
 			}
 		}
@@ -85,7 +85,7 @@ func TestOffloadInterrupted(t *testing.T) {
 		t.Fatalf("results %v, want one", files)
 	}
 	r, err := result.ReadFile(files[0])
-	if err != nil || len(r.Samples) < 2 || !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted") {
+	if err != nil || len(r.Samples) < 2 || !r.Verdict.Refused || !strings.Contains(r.Verdict.String(), "interrupted") {
 		t.Errorf("%d samples, %+v, %v", len(r.Samples), r.Verdict, err)
 	}
 }

@@ -40,8 +40,8 @@ func measuredTransit(t *testing.T, args ...string) result.Result {
 	if _, err := os.Stat(filepath.Join(dirs[0], "report.html")); err != nil {
 		t.Error(err)
 	}
-	if len(r.Topology.Links) != 2 || r.Environment.Kernel == "" || len(r.Environment.Offloads["uplink"]) == 0 || !strings.Contains(r.Parameters["cores"], "core") {
-		t.Errorf("topology %+v, environment %+v, cores %q", r.Topology, r.Environment, r.Parameters["cores"])
+	if len(r.Topology.Links) != 2 || r.Environment.Kernel == "" || len(r.Environment.Offloads["uplink"]) == 0 || !strings.Contains(r.Parameters.Text("cores"), "core") {
+		t.Errorf("topology %+v, environment %+v, parameters %v", r.Topology, r.Environment, r.Parameters)
 	}
 	return r
 }
@@ -124,7 +124,7 @@ func TestRfc2544Interrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) < 2 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.Sentence, "interrupted in case ") {
+	if len(r.Samples) < 2 || len(stats.Errors(r)) > 0 || !r.Verdict.Refused || !strings.Contains(r.Verdict.String(), "interrupted in case ") {
 		t.Errorf("%d samples, errors %v, %+v", len(r.Samples), stats.Errors(r), r.Verdict)
 	}
 }

@@ -34,6 +34,12 @@ const (
 	ReturnSeries = "return_gap_ms"
 )
 
+// Metrics of steps, in ms.
+const (
+	StepNoticed = "step_noticed" // until it was detected
+	StepWritten = "step_written" // until the tables were written
+)
+
 // Step is a part of the time from a fault to its end.
 type Step struct{ Metric, Title string }
 

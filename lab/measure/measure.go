@@ -34,31 +34,31 @@ func EndsOfPair(p topo.Pair, family int) Ends {
 
 // Metrics are named as in result.json.
 const (
-	TCPThroughput = "tcp_throughput" // Gbit/s of payload received
-	TCPSent       = "tcp_sent"       // Gbit/s of payload sent
-	Retransmits   = "retransmits"    // TCP segments
-	CPUPerGB      = "cpu_per_gb"     // busy CPU seconds per 10⁹ bytes received
-	MSS           = "mss"            // bytes, in use in mid-run
-	RTT           = "rtt"            // µs, TCP's smoothed estimate in mid-run
-	Cwnd          = "cwnd"           // segments, in mid-run
-	RRP1          = "rr_p1"          // µs, of the fastest hundredth: what nothing held up
-	RRP50         = "rr_p50"         // µs
-	RRP99         = "rr_p99"         // µs
-	RRP999        = "rr_p999"        // µs
-	RRP9999       = "rr_p9999"       // µs
-	RRByRate      = "rr_rtt"         // µs, one by the rate: what netperf's figures are
-	RRMean        = "rr_mean"        // µs
-	RRRate        = "rr_rate"        // transactions a second
-	CRRRate       = "crr_rate"       // connections a second, each for one transaction, one at a time
-	CRRP50        = "crr_p50"        // µs to connect, ask, be answered and see the end
-	CRRP99        = "crr_p99"        // µs
-	ConnRate      = "conn_rate"      // connections a second, many at once
-	ConnFailed    = "conn_failed"    // connections that were refused, reset or not answered in time
-	UDPRate       = "udp_pps"        // kpps received
-	UDPSentRate   = "udp_sent_pps"   // kpps sent
-	UDPLoss       = "udp_loss"       // share of the sent packets, 0 … 1
-	UDPLossPPM    = "udp_loss_ppm"   // of a million sent packets
-	CPUSteal      = "cpu_steal"      // share of all cores' time that the hypervisor took, 0 … 1
+	TCPThroughput = result.TCPThroughput
+	TCPSent       = "tcp_sent"     // Gbit/s of payload sent
+	Retransmits   = "retransmits"  // TCP segments
+	CPUPerGB      = "cpu_per_gb"   // busy CPU seconds per 10⁹ bytes received
+	MSS           = "mss"          // bytes, in use in mid-run
+	RTT           = "rtt"          // µs, TCP's smoothed estimate in mid-run
+	Cwnd          = "cwnd"         // segments, in mid-run
+	RRP1          = "rr_p1"        // µs, of the fastest hundredth: what nothing held up
+	RRP50         = "rr_p50"       // µs
+	RRP99         = "rr_p99"       // µs
+	RRP999        = "rr_p999"      // µs
+	RRP9999       = "rr_p9999"     // µs
+	RRByRate      = "rr_rtt"       // µs, one by the rate: what netperf's figures are
+	RRMean        = "rr_mean"      // µs
+	RRRate        = "rr_rate"      // transactions a second
+	CRRRate       = "crr_rate"     // connections a second, each for one transaction, one at a time
+	CRRP50        = "crr_p50"      // µs to connect, ask, be answered and see the end
+	CRRP99        = "crr_p99"      // µs
+	ConnRate      = "conn_rate"    // connections a second, many at once
+	ConnFailed    = "conn_failed"  // connections that were refused, reset or not answered in time
+	UDPRate       = "udp_pps"      // kpps received
+	UDPSentRate   = "udp_sent_pps" // kpps sent
+	UDPLoss       = "udp_loss"     // share of the sent packets, 0 … 1
+	UDPLossPPM    = "udp_loss_ppm" // of a million sent packets
+	CPUSteal      = result.CPUSteal
 	Streams       = "streams"        // TCP connections at a time
 	PathMTU       = "path_mtu"       // bytes, what TCP believes at the end
 	LargestSize   = "largest_size"   // bytes of the largest IP packet that arrives, of the worst flow
@@ -72,7 +72,7 @@ const (
 // Series have one value an interval, which is a second with iperf3; LargestSeries
 // and ReportedSeries have one a flow.
 const (
-	TCPSeries        = "tcp_gbps"         // received
+	TCPSeries        = result.TCPSeries   // received
 	WrittenSeries    = "tcp_written_gbps" // by the sending program
 	RetransmitSeries = "retransmits"
 	LargestSeries    = "largest_size"

@@ -10,10 +10,15 @@ import (
 )
 
 // Write writes r as indented JSON. It refuses a result of another schema than
-// Schema and figures that JSON cannot carry (NaN, infinities).
+// Schema, parameters without a value, and figures that JSON cannot carry (NaN, infinities).
 func Write(w io.Writer, r Result) error {
 	if r.Schema != Schema {
 		return fmt.Errorf("write result: schema is %q, this version writes %q", r.Schema, Schema)
+	}
+	for _, name := range r.Parameters.Names() {
+		if r.Parameters[name].Value == nil {
+			return fmt.Errorf("write result: the parameter %s has no value", name)
+		}
 	}
 	out, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -36,13 +41,18 @@ func Read(rd io.Reader) (Result, error) {
 	if err := checkSchema(data); err != nil {
 		return Result{}, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	var r Result
-	if err := dec.Decode(&r); err != nil {
+	if err := strict(data, &r); err != nil {
 		return Result{}, fmt.Errorf("read result: %w", located(data, err))
 	}
 	return r, nil
+}
+
+// strict decodes one document, whose fields are all known.
+func strict(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return dec.Decode(v)
 }
 
 // ReadFile reads the result in the named file; errors name the file.

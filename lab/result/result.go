@@ -9,22 +9,22 @@ import "time"
 
 // Schema names the version of this document; it changes when a reader of the
 // old one would misread the new one.
-const Schema = "selvage.dev/result/v2"
+const Schema = "selvage.dev/result/v3"
 
 // Result is one run of one experiment.
 type Result struct {
-	Schema      string            `json:"schema"`
-	Experiment  string            `json:"experiment"`
-	Started     time.Time         `json:"started"`
-	Duration    float64           `json:"duration_s"`
-	Command     []string          `json:"command" jsonschema:"nullable"`
-	Parameters  map[string]string `json:"parameters" jsonschema:"nullable"`
-	Environment Environment       `json:"environment"`
-	Topology    Topology          `json:"topology"`
-	Targets     []Target          `json:"targets" jsonschema:"nullable"`
-	Samples     []Sample          `json:"samples" jsonschema:"nullable"`
-	Summary     []Row             `json:"summary" jsonschema:"nullable"`
-	Verdict     Verdict           `json:"verdict"`
+	Schema      string      `json:"schema"`
+	Experiment  string      `json:"experiment"`
+	Started     time.Time   `json:"started"`
+	Duration    float64     `json:"duration_s"`
+	Command     []string    `json:"command" jsonschema:"nullable"`
+	Parameters  Parameters  `json:"parameters" jsonschema:"nullable"`
+	Environment Environment `json:"environment"`
+	Topology    Topology    `json:"topology"`
+	Targets     []Target    `json:"targets" jsonschema:"nullable"`
+	Samples     []Sample    `json:"samples" jsonschema:"nullable"`
+	Summary     []Row       `json:"summary" jsonschema:"nullable"`
+	Verdict     Verdict     `json:"verdict"`
 	// Of a run between places.
 	Places   []Place   `json:"places,omitempty"`
 	Profiles []Profile `json:"profiles,omitempty"`
@@ -134,16 +134,30 @@ type Row struct {
 
 // Verdict is the experiment's answer in words.
 type Verdict struct {
-	// Refused is set when noise or errors forbid a conclusion; Sentence then says why.
-	Refused  bool      `json:"refused"`
-	Sentence string    `json:"sentence"`
-	Findings []Finding `json:"findings" jsonschema:"nullable"`
+	// Refused is set when noise or errors forbid a conclusion; Headline then says why.
+	Refused     bool      `json:"refused"`
+	Headline    string    `json:"headline"`              // one sentence
+	Explanation string    `json:"explanation,omitempty"` // what belongs to it, or what to do when refused
+	Findings    []Finding `json:"findings" jsonschema:"nullable"`
+}
+
+// Refuse makes v one that says why there is none, and what to do; findings stay.
+func (v *Verdict) Refuse(why, remedy string) {
+	v.Refused, v.Headline, v.Explanation = true, "No verdict: "+why+".", remedy
+}
+
+// String is headline and explanation.
+func (v Verdict) String() string {
+	if v.Explanation == "" {
+		return v.Headline
+	}
+	return v.Headline + " " + v.Explanation
 }
 
 // Finding is what a run shows on one topic: cause, evidence and advice.
 type Finding struct {
-	Topic string // a word or two, "" for none
-	Text  string
+	Topic string `json:"topic,omitempty"` // a word or two, "" for none
+	Text  string `json:"text"`
 }
 
 // String is the finding in a line: "Noise: the cores were busy".
@@ -158,13 +172,4 @@ func (f Finding) String() string {
 func (f Finding) And(text string) Finding {
 	f.Text += text
 	return f
-}
-
-// MarshalText writes a finding as a line, which is what readers of results have.
-func (f Finding) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
-
-// UnmarshalText takes a line as it is: whoever wants topics computes the verdict again.
-func (f *Finding) UnmarshalText(text []byte) error {
-	*f = Finding{Text: string(text)}
-	return nil
 }

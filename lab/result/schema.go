@@ -21,8 +21,3 @@ func JSONSchema() ([]byte, error) {
 	}
 	return append(out, '\n'), nil
 }
-
-// JSONSchema is the line that a finding is in a document.
-func (Finding) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Description: "A topic, a colon and what the run shows on it: cause, evidence and advice."}
-}

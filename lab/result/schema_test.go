@@ -77,6 +77,7 @@ type node struct {
 	Required   []string        `json:"required"`
 	Items      *node           `json:"items"`
 	OneOf      []node          `json:"oneOf"`
+	AnyOf      []node          `json:"anyOf"`
 	Additional json.RawMessage `json:"additionalProperties"`
 }
 
@@ -85,9 +86,9 @@ func (n node) check(defs map[string]node, at string, v any) error {
 	if n.Ref != "" {
 		return defs[strings.TrimPrefix(n.Ref, "#/$defs/")].check(defs, at, v)
 	}
-	if len(n.OneOf) > 0 {
+	if some := slices.Concat(n.OneOf, n.AnyOf); len(some) > 0 {
 		var errs []error
-		for _, one := range n.OneOf {
+		for _, one := range some {
 			errs = append(errs, one.check(defs, at, v))
 		}
 		if slices.Contains(errs, nil) {

@@ -65,14 +65,29 @@ func BareRatio(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
+// Share writes a share, without a sign where it is not negative: 0.02 is "2.0 %".
+func Share(v float64) string {
+	if v > 0 {
+		return unsigned(v)
+	}
+	return Percent(v)
+}
+
 // Percent writes a share with its sign: 0.02 is "+2.0 %", -0.034 is "−3.4 %".
 func Percent(share float64) string {
-	s := strconv.FormatFloat(math.Abs(share)*100, 'f', 1, 64)
-	switch {
-	case s == "0.0":
-		return "0.0 %"
-	case share < 0:
-		return "−" + s + " %"
+	switch words := unsigned(share); {
+	case share <= -leastPercent:
+		return "−" + words
+	case share >= leastPercent:
+		return "+" + words
+	default:
+		return words
 	}
-	return "+" + s + " %"
+}
+
+// leastPercent is the least share that is not written as zero.
+const leastPercent = 0.0005
+
+func unsigned(share float64) string {
+	return strconv.FormatFloat(math.Abs(share)*100, 'f', 1, 64) + " %"
 }

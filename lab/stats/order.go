@@ -6,7 +6,7 @@ package stats
 // design: over len(targets) rounds (twice as many for an odd number) every
 // target takes every position and follows every other equally often.
 // Fewer rounds keep as much of the balance as they can.
-func Balanced(targets []string, rounds int) [][]string {
+func Balanced[T any](targets []T, rounds int) [][]T {
 	n := len(targets)
 	if n == 0 || rounds <= 0 {
 		return nil
@@ -16,10 +16,10 @@ func Balanced(targets []string, rounds int) [][]string {
 	if n%2 == 0 {
 		pairs = n / 2 // for an even one, mirrors are shifts by n/2
 	}
-	orders := make([][]string, rounds)
+	orders := make([][]T, rounds)
 	for r := range orders {
 		shift := (r / 2) % pairs
-		order := make([]string, n)
+		order := make([]T, n)
 		for i, p := range first {
 			at := i
 			if r%2 == 1 {

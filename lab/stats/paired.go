@@ -111,7 +111,13 @@ func SmallestEffect(iv Interval) float64 {
 
 // Sliced says whether r was measured in slices, all targets by turns, in rounds with beds
 // of their own (the A/B experiment since 2026). Its rows are then compared by Center.
-func Sliced(r result.Result) bool { return r.Parameters["slice"] != "" }
+func Sliced(r result.Result) bool { return r.Parameters.Time(SliceParameter) > 0 }
+
+// Parameters that say how a result has to be read.
+const (
+	RoundsParameter = "rounds"
+	SliceParameter  = "slice" // duration of one
+)
 
 // sliceRatios returns, by round, the logarithm of the ratio between two targets' values:
 // the midmean of that of neighbouring slices where both have as many, else that of the rounds'

@@ -14,9 +14,6 @@ import (
 // know; noise of more than about half of that could hide it or feign it.
 const SpreadLimit = 0.10
 
-// reason is SpreadLimit's for the reader of a report.
-const reason = "The kernel's own tunnel costs about 18 %, and noise above half of that could hide or mimic such a cost"
-
 // MinRounds is the fewest rounds that carry a verdict at all; of slices it is LeastPairs.
 const MinRounds = 3
 
@@ -39,8 +36,8 @@ func Refuse(r result.Result, dut string) string {
 	}
 	half := (row.RatioHi - row.RatioLo) / 2
 	if row.RatioLo <= 1 && row.RatioHi >= 1 && half > SpreadLimit {
-		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so shows neither a difference nor its absence. %s",
-			dut, Baseline, row.RatioLo, row.RatioHi, 100*SpreadLimit, reason)
+		return fmt.Sprintf("the ratio of %s to %s lies anywhere in [%.2f, %.2f], which is wider than ±%.0f %% and so shows neither a difference nor its absence",
+			dut, Baseline, row.RatioLo, row.RatioHi, 100*SpreadLimit)
 	}
 	return ""
 }
@@ -57,12 +54,11 @@ func leastRounds(r result.Result) int {
 // no conclusion: samples with errors, missing rounds, too few rounds, or a
 // spread above SpreadLimit. It is "" when it does carry one.
 func Unreliable(r result.Result, target string) string {
-	return UnreliableFor(r, target, Basis{DecisiveCase, Decisive, "throughput", reason})
+	return UnreliableFor(r, target, Basis{DecisiveCase, Decisive, "throughput"})
 }
 
-// Basis is what a verdict stands on: a metric of a case, that metric in words, and why its
-// spread may not exceed SpreadLimit.
-type Basis struct{ CaseName, Metric, Words, Reason string }
+// Basis is what a verdict stands on: a metric of a case, and that metric in words.
+type Basis struct{ CaseName, Metric, Words string }
 
 // UnreliableFor is Unreliable by another metric than the decisive one.
 func UnreliableFor(r result.Result, target string, d Basis) string {
@@ -89,8 +85,8 @@ func UnreliableFor(r result.Result, target string, d Basis) string {
 		return fmt.Sprintf("%s has %d of the at least %d rounds that a comparison needs", target, len(values), leastRounds(r))
 	}
 	if s := Spread(ByRound(values)); s > SpreadLimit {
-		return fmt.Sprintf("the %s of %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			d.Words, target, 100*s, 100*SpreadLimit, d.Reason, len(values))
+		return fmt.Sprintf("the %s of %s spreads by ±%.0f %% (1.48 × median absolute deviation, n = %d), and the limit is ±%.0f %%",
+			d.Words, target, 100*s, len(values), 100*SpreadLimit)
 	}
 	return ""
 }

@@ -67,7 +67,7 @@ const silence = 0.5
 // Stalled says whether a transfer went silent for good though its sender had more to
 // send, and when: seconds since its start after which nothing arrived.
 func Stalled(s result.Sample) (at float64, stalled bool) {
-	received := s.Series["tcp_gbps"]
+	received := s.Series[result.TCPSeries]
 	if len(received) == 0 || s.Duration <= 0 {
 		return 0, false
 	}

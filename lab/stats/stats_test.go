@@ -107,7 +107,7 @@ func TestBalanced(t *testing.T) {
 			}
 		}
 	}
-	if Balanced(nil, 3) != nil || Balanced([]string{"a"}, 0) != nil {
+	if Balanced([]string(nil), 3) != nil || Balanced([]string{"a"}, 0) != nil {
 		t.Error("nothing to order")
 	}
 }

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/selvage/selvage/lab/result"
 )
@@ -18,7 +17,7 @@ const Kernel = "kernel"
 
 // Decisive is the metric, and DecisiveCase its case, that a verdict stands on.
 const (
-	Decisive     = "tcp_throughput"
+	Decisive     = result.TCPThroughput
 	DecisiveCase = "tcp"
 )
 
@@ -62,10 +61,10 @@ func Cases(r result.Result) []string {
 	return cases
 }
 
-// Rounds is how many rounds r was meant to have: its parameter "rounds", or the
+// Rounds is how many rounds r was meant to have: its parameter, or the
 // last round that was sampled, whichever is larger.
 func Rounds(r result.Result) int {
-	rounds, _ := strconv.Atoi(r.Parameters["rounds"])
+	rounds := r.Parameters.Int(RoundsParameter)
 	for _, s := range r.Samples {
 		rounds = max(rounds, s.Round)
 	}

@@ -26,8 +26,8 @@ const (
 	Both  = "both"
 )
 
-// transitReason is SpreadLimit's for the reader of a report.
-const transitReason = "A flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or mimic it"
+// Noisy is what is wrong with noise, to follow diagnose.Quieter.
+const Noisy = "a flow cache that misses or a policy on the way costs about a tenth, and noise above that could hide or mimic it."
 
 // RefuseRate says, without a final stop, why a rate metric (NDR, PDR, NSPerPacket) of
 // targets in a case carries no conclusion, or "" when it does: errors, missing or few
@@ -35,7 +35,7 @@ const transitReason = "A flow cache that misses or a policy on the way costs abo
 func RefuseRate(r result.Result, caseName, metric string, targets ...string) string {
 	words := map[string]string{NDR: "no-drop rate", PDR: "partial-drop rate", NSPerPacket: "time per packet"}[metric]
 	for _, name := range targets {
-		if why := stats.UnreliableFor(r, name, stats.Basis{CaseName: caseName, Metric: metric, Words: words, Reason: transitReason}); why != "" {
+		if why := stats.UnreliableFor(r, name, stats.Basis{CaseName: caseName, Metric: metric, Words: words}); why != "" {
 			return why
 		}
 	}

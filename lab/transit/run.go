@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -45,24 +45,16 @@ func NewRun(r result.Result, steps []Step, console *experiment.Console) (*Run, e
 	}, nil
 }
 
-// left are the steps from i on, as far as the estimate of time needs them.
-func (r *Run) left(i int) time.Duration {
-	steps := make([]experiment.Step, 0, len(r.steps)-i)
-	for _, s := range r.steps[i:] {
-		steps = append(steps, s.Step)
-	}
-	return r.pace.Left(steps)
-}
-
 // Measure builds the beds, takes all samples and removes the beds again. With an error
 // the result holds what was measured until then.
 func (r *Run) Measure(ctx context.Context, began time.Time) (result.Result, error) {
 	defer r.Progress.Close()
-	r.Progress.Note("%d samples, about %s", len(r.steps), experiment.About(r.left(0)))
-	r.Progress.Begin("testing the generator", r.left(0))
+	left := r.pace.Left(experiment.Steps(r.steps))
+	r.Progress.Note("%d samples, about %s", len(r.steps), experiment.About(left))
+	r.Progress.Begin("testing the generator", left)
 	err := r.selfTest(ctx)
 	if err == nil {
-		r.Progress.Begin("building networks", r.left(0))
+		r.Progress.Begin("building networks", left)
 		err = r.Build(ctx)
 	}
 	if err == nil {
@@ -73,26 +65,30 @@ func (r *Run) Measure(ctx context.Context, began time.Time) (result.Result, erro
 }
 
 func (r *Run) takeAll(ctx context.Context) error {
-	for i, s := range r.steps {
-		r.Progress.Begin(s.String(), r.left(i))
-		began := time.Now()
-		sample := r.Take(ctx, s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Result.Parameters[experiment.Interrupted] = fmt.Sprintf("case %s, round %d", s.CaseName, s.Round)
-			return err
-		}
-		sample.Start = began.Sub(r.Result.Started).Seconds()
-		r.Result.Samples = append(r.Result.Samples, sample)
-		r.pace.Took(s.Step, time.Since(began))
-		r.Progress.Ended(r.Outcome(sample), r.left(i+1))
+	taking := experiment.Taking[Step]{
+		Pace: r.pace, Outcome: r.Outcome,
+		Take: func(ctx context.Context, s Step) (result.Sample, error) { return r.Take(ctx, s), nil },
 	}
-	return nil
+	return taking.All(ctx, r.steps, &r.Result, r.Progress)
 }
 
 // CeilingKey is what the generator's speed depends on.
 type CeilingKey struct {
 	frame, flows, family int
 	wrapped              bool
+}
+
+// String is the name of the parameter that is a ceiling.
+func (k CeilingKey) String() string {
+	size := "imix"
+	if k.frame > 0 {
+		size = strconv.Itoa(k.frame)
+	}
+	name := fmt.Sprintf("ceiling_%s_%d_flows", size, k.flows)
+	if k.wrapped {
+		name += "_tunnel"
+	}
+	return name
 }
 
 // Ceiling is what the generator does without a device.
@@ -133,12 +129,8 @@ func (r *Run) selfTest(ctx context.Context) error {
 		}
 		ns := stats.Median(self.Busy).Median
 		r.Ceilings[key] = Ceiling{perSecond(ns), ns}
-		name := "ceiling_" + strings.TrimPrefix(strings.TrimPrefix(s.CaseName, "flows-"), s.Direction+"-")
-		if key.wrapped {
-			name += "_tunnel"
-		}
-		r.Result.Parameters[name] = fmt.Sprintf("%s Mpps of CPU time (%s ns a frame, n = %d); by the clock %s",
-			stats.Figure(perSecond(ns)/1e6), stats.Figure(ns), len(self.Busy), stats.Figure(self.Median/1e6))
+		r.Result.Parameters[key.String()] = result.Of(result.Number(stats.Rounded([]float64{perSecond(ns) / 1e6})[0])).In("Mpps").Explained(
+			"of CPU time (%s ns a frame, n = %d); by the clock %s", stats.Figure(ns), len(self.Busy), stats.Figure(self.Median/1e6))
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
 )
 
 // Step is one sample to take. Take returns the error of the sample.
@@ -26,7 +26,7 @@ type Plan struct {
 	Rounds     int
 	Roles      []Role
 	Targets    []result.Target
-	Parameters map[string]string // what this experiment has besides the places
+	Parameters result.Parameters // what this experiment has besides the places
 	// Words are for the first line of progress.
 	Words string
 	// Prepare makes the changes that are there from the first slice to the last, or in a dry run
@@ -82,7 +82,7 @@ func (p Plan) measure(ctx context.Context, console *experiment.Console, began ti
 		err = takeAll(ctx, s, steps, &r, progress, pace)
 	}
 	if ctx.Err() != nil {
-		r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", lastRound(r), p.Rounds)
+		experiment.Interrupt(&r, "round %d of %d", lastRound(r), p.Rounds)
 		err = ctx.Err()
 	}
 	progress.Begin("restoring", 0)
@@ -99,18 +99,16 @@ func lastRound(r result.Result) int {
 
 // describe is the result before anything was measured.
 func (p Plan) describe(console *experiment.Console, began time.Time) result.Result {
-	parameters := map[string]string{
-		"rounds": strconv.Itoa(p.Rounds), "slice": p.Flags.Slice.String(), "port": strconv.Itoa(p.Flags.Port),
+	parameters := result.Parameters{
+		stats.RoundsParameter: result.Count(p.Rounds), stats.SliceParameter: result.Time(p.Flags.Slice), "port": result.Count(p.Flags.Port),
 	}
 	if p.Flags.MaxRate > 0 {
-		parameters["max_rate"] = fmt.Sprintf("%d bits a second", p.Flags.MaxRate)
+		parameters["max_rate"] = result.Of(result.Number(p.Flags.MaxRate)).In("bit/s")
 	}
 	maps.Copy(parameters, p.Parameters)
-	return result.Result{
-		Schema: result.Schema, Experiment: p.Experiment.Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: parameters, Targets: p.Targets, Samples: []result.Sample{},
-		Environment: result.Environment{Versions: map[string]string{"selvage": console.Version}},
-	}
+	r := console.Blank(p.Experiment.Name, began, parameters)
+	r.Targets, r.Environment.Versions = p.Targets, map[string]string{"selvage": console.Version}
+	return r
 }
 
 func bare(steps []Step) []experiment.Step {

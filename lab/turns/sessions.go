@@ -103,7 +103,7 @@ func (s *Sessions) Describe(ctx context.Context, note func(format string, args .
 		h := session.Hello
 		about := fmt.Sprintf("%s: %s, Linux %s, %s, %d cores; clock %s", session, h.Name, h.Kernel, h.Arch, h.Cores, clock)
 		for _, role := range s.rolesOf(i) {
-			r.Parameters[role] = about
+			r.Parameters[role] = result.Words(about)
 		}
 		note("%-6s %s", strings.Join(s.rolesOf(i), ", "), about)
 		for _, dir := range h.Restored {

@@ -110,8 +110,11 @@ func (c *Command) checkMTUs() error {
 	return nil
 }
 
-// evpn is the control plane that is one.
-const evpn = "evpn"
+// evpn is the control plane that is one, and controlPlane the parameter that says which there was.
+const (
+	evpn         = "evpn"
+	controlPlane = "control"
+)
 
 // checkControl says what BGP cannot feed.
 func checkControl(c *Command) error {

@@ -116,7 +116,7 @@ func TestOffload(t *testing.T) {
 	if !slices.Equal(ab.Offload, want) {
 		t.Errorf("got %v, want %v", ab.Offload, want)
 	}
-	if got := ab.parameters()["offload"]; got != "underlay:tx-udp_tnl-segmentation=off, client:rx-gro=off, access:rx-gro-list=on" {
+	if got := ab.parameters()["offload"].String(); got != "underlay:tx-udp_tnl-segmentation=off, client:rx-gro=off, access:rx-gro-list=on" {
 		t.Errorf("parameter %q", got)
 	}
 }
@@ -129,7 +129,7 @@ func TestBridgeNetfilterFlag(t *testing.T) {
 		"--bridge-netfilter=off":     topo.BridgeNetfilterOff,
 	} {
 		ab := parse(t, strings.Fields(args)...)
-		if got := ab.parameters()["bridge_netfilter"]; ab.BridgeNetfilter != want || got != string(want) {
+		if got := ab.parameters().Text("bridge_netfilter"); ab.BridgeNetfilter != want || got != string(want) {
 			t.Errorf("%q: %s, parameter %q, want %s", args, ab.BridgeNetfilter, got, want)
 		}
 	}
@@ -149,9 +149,9 @@ func TestBuilds(t *testing.T) {
 	if ab.encapsulation("old") != overlay.VXLAN || ab.encapsulation("selvage-geneve") != overlay.Geneve {
 		t.Error("encapsulations")
 	}
-	r := ab.describe(&experiment.Console{}, time.Now())
-	if got := r.Parameters["programs"]; got != "new=/bin/ls, old=/bin/sh, selvage=/bin/ls" {
-		t.Errorf("parameter %q", got)
+	p := ab.parameters()
+	if p.Text("program_new") != "/bin/ls" || p.Text("program_old") != "/bin/sh" || p.Text("program_selvage") != "/bin/ls" {
+		t.Errorf("parameters %v", p)
 	}
 }
 
@@ -211,10 +211,10 @@ func TestEncapsulations(t *testing.T) {
 	if want := 42.0 / 1530; math.Abs(ours.HeaderTax-want) > 1e-9 {
 		t.Errorf("header tax of NVGRE %v, want %v", ours.HeaderTax, want)
 	}
-	if p := ab.parameters(); p["encapsulation"] != "nvgre" || p["routed"] != "false" {
+	if p := ab.parameters(); p.Text("encapsulation") != "nvgre" || p["routed"].Value != result.Bool(false) {
 		t.Errorf("parameters %v", p)
 	}
-	if p := parse(t, "--routed").parameters(); p["routed"] != "true" {
+	if p := parse(t, "--routed").parameters(); !p.Bool("routed") {
 		t.Errorf("parameters %v", p)
 	}
 }

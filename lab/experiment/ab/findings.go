@@ -18,7 +18,7 @@ func newEvidence(r result.Result) evidence {
 
 // verdict answers what an overlay costs in r: the sentence speaks of `selvage`
 // (or of the first tunnel that was measured) against `plain`. It is refused,
-// with the reason as its sentence, when stats.Refuse says so; findings are
+// with the reason, when stats.Refuse says so; findings are
 // given all the same.
 func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
@@ -27,32 +27,31 @@ func verdict(r result.Result) result.Verdict {
 	}
 	v := result.Verdict{Findings: e.findings()}
 	if e.DUT == "" {
-		v.Refused = true
-		v.Sentence = "No verdict: no target besides the baseline and the wire was measured, so there is nothing to compare."
+		v.Refuse("no target besides the baseline and the wire was measured, so there is nothing to compare", "")
 		return v
 	}
 	if why := stats.Refuse(r, e.DUT); why != "" {
-		v.Refused = true
-		v.Sentence = "No verdict: " + why + ". " + e.remedy()
+		v.Refuse(why, e.remedy())
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
-// remedy is what to do against noise.
+// remedy is what to do against noise, and why.
 func (e evidence) remedy() string {
+	const why = "the kernel's own tunnel costs about 18 %, and noise above half of that could hide or mimic such a cost."
 	if stats.Sliced(e.Result) {
-		return "Quiet the machine, or raise --rounds."
+		return "Quiet the machine, or raise --rounds: " + why
 	}
-	return "Quiet the machine, or raise --rounds or --duration."
+	return diagnose.Quieter + why
 }
 
 // underTest is the target that a verdict on r is about.
 func underTest(r result.Result) string { return newEvidence(r).DUT }
 
-// sentence is the verdict when there is one.
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	row, _ := e.tcp(e.DUT)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s carries %s Gbit/s through %s, ", diagnose.UpperFirst(e.Title(e.DUT)), stats.Figure(row.Median), e.tunnel())
@@ -69,9 +68,9 @@ func (e evidence) sentence() string {
 	}
 	b.WriteString(".")
 	if c, ok := e.Target(e.DUT); ok {
-		fmt.Fprintf(&b, " Expected header tax %s, measured %s against plain.", stats.Percent(-c.HeaderTax), stats.Percent(row.Ratio-1))
+		explanation = fmt.Sprintf("Expected header tax %s, measured %s against plain.", stats.Percent(-c.HeaderTax), stats.Percent(row.Ratio-1))
 	}
-	return b.String()
+	return b.String(), explanation
 }
 
 // rival is the sentence's clause on another tunnel.
@@ -100,5 +99,5 @@ func (e evidence) tunnel() string {
 	case e.DUT == diagnose.Kernel:
 		return "VXLAN"
 	}
-	return diagnose.InWords(e.Parameters["encapsulation"])
+	return diagnose.InWords(e.Parameters.Text("encapsulation"))
 }

@@ -19,11 +19,11 @@ func (e evidence) buildsVerdict() result.Verdict {
 		v.Findings = append(v.Findings, one()...)
 	}
 	if lines := stats.Errors(e.Result); len(lines) > 0 {
-		v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: %d samples failed. Fix the cause and run again.", len(lines))
+		v.Refuse(fmt.Sprintf("%d samples failed", len(lines)), "Fix the cause and run again.")
 		return v
 	}
 	if rounds := stats.Rounds(e.Result); rounds < stats.LeastPairs {
-		v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: %s are fewer than the %d that a difference needs. Raise --rounds.", diagnose.InRounds(rounds), stats.LeastPairs)
+		v.Refuse(fmt.Sprintf("%s are fewer than the %d that a difference needs", diagnose.InRounds(rounds), stats.LeastPairs), "Raise --rounds.")
 		return v
 	}
 	var sentences []string
@@ -31,9 +31,11 @@ func (e evidence) buildsVerdict() result.Verdict {
 		sentence, findings := e.against(name, base)
 		sentences, v.Findings = append(sentences, sentence), append(v.Findings, findings...)
 	}
-	if v.Sentence = strings.Join(sentences, " "); v.Sentence == "" {
-		v.Refused, v.Sentence = true, "No verdict: no target besides "+base+" was measured, so there is nothing to compare."
+	if len(sentences) == 0 {
+		v.Refuse("no target besides "+base+" was measured, so there is nothing to compare", "")
+		return v
 	}
+	v.Headline, v.Explanation = sentences[0], strings.Join(sentences[1:], " ")
 	return v
 }
 
@@ -83,7 +85,7 @@ func finding(name string, m stats.Metric, row result.Row, change stats.Change) r
 	}
 	text += fmt.Sprintf(", %s %s.", stats.Ratio(row.Ratio), diagnose.Bounds(row))
 	if change == stats.NoDifference && row.SmallestEffect > 0 {
-		text += " A run like this one finds a change of " + diagnose.Share(row.SmallestEffect) + " or more."
+		text += " A run like this one finds a change of " + stats.Share(row.SmallestEffect) + " or more."
 	}
 	return result.Finding{Topic: name, Text: text}
 }

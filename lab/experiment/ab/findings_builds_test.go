@@ -1,9 +1,9 @@
 package ab
 
 import (
-	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
@@ -13,7 +13,7 @@ import (
 // builds is a run of two equal builds in slices; change bends its samples for a case.
 func builds(rounds int, change func(*result.Sample)) result.Result {
 	r := result.Result{
-		Schema: result.Schema, Experiment: Name, Parameters: map[string]string{"slice": "10ms", "rounds": fmt.Sprint(rounds)},
+		Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{"slice": result.Time(10 * time.Millisecond), "rounds": result.Count(rounds)},
 		Targets: []result.Target{{Name: "old"}, {Name: "new"}},
 	}
 	for round := 1; round <= rounds; round++ {
@@ -76,7 +76,7 @@ func TestBuildsVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verdict(builds(c.rounds, c.change))
-			text := v.Sentence + "\n" + experimenttest.Lines(v)
+			text := v.String() + "\n" + experimenttest.Lines(v)
 			if v.Refused != c.refused {
 				t.Errorf("refused: %v\n%s", v.Refused, text)
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -29,7 +30,7 @@ func (e evidence) processor() []result.Finding {
 	}
 	for _, name := range names {
 		cores := stats.Cores(e.Result, name, stats.DecisiveCase)
-		cost, ok := stats.Find(e.Rows, name, "tcp", "cpu_per_gb")
+		cost, ok := stats.Find(e.Rows, name, "tcp", measure.CPUPerGB)
 		if !ok && len(cores) == 0 {
 			continue
 		}
@@ -93,13 +94,13 @@ func full(cores []result.CPUShare) string {
 
 // latency compares request/response p50 of every tunnel with plain.
 func (e evidence) latency() []result.Finding {
-	return e.compare("Latency", "rr-1", "rr_p50",
+	return e.compare("Latency", "rr-1", measure.RRP50,
 		"A tunnel's own work shows here undiluted, since one small transaction is outstanding and both ends share a core.")
 }
 
 // packets compares the small-packet rate.
 func (e evidence) packets() []result.Finding {
-	return e.compare("Small packets", "udp", "udp_pps",
+	return e.compare("Small packets", "udp", measure.UDPRate,
 		"This is cost per packet, which segmentation offload cannot hide.")
 }
 

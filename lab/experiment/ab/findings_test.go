@@ -13,7 +13,7 @@ import (
 func run(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema:     result.Schema,
-		Parameters: map[string]string{"rounds": "5"},
+		Parameters: result.Parameters{"rounds": result.Count(5)},
 		Targets: []result.Target{
 			{Name: "wire", InnerMTU: 1500}, {Name: "plain", InnerMTU: 1500},
 			{Name: "kernel", InnerMTU: 1450, HeaderTax: 0.0345}, {Name: "selvage", InnerMTU: 1450, HeaderTax: 0.0345},
@@ -78,13 +78,13 @@ func TestSentence(t *testing.T) {
 			}
 		}, "Selvage carries 18.1 Gbit/s through VXLAN, not distinguishable from the plain bridge (1.00 × [0.99, 1.01]); the kernel's"},
 		"kernel alone":     {experimenttest.Without("selvage"), "The kernel's vxlan carries 15.1 Gbit/s through VXLAN, 0.83 × the plain bridge [0.83, 0.83]. Expected"},
-		"other tunnel":     {func(r *result.Result) { r.Parameters["encapsulation"] = "geneve" }, "Gbit/s through Geneve"},
+		"other tunnel":     {func(r *result.Result) { r.Parameters["encapsulation"] = result.Words("geneve") }, "Gbit/s through Geneve"},
 		"rival failed":     {func(r *result.Result) { r.Samples[6].Error = "no route" }, "; the kernel's vxlan gave no reliable figure."},
 		"rival at plain's": {func(r *result.Result) { set("kernel", "tcp_throughput", 18.1)(r) }, "the kernel's vxlan is not distinguishable from it (1.00 ×)"},
 	} {
 		v := verdict(run(c.change))
-		if v.Refused || !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
+		if v.Refused || !strings.Contains(v.String(), c.want) {
+			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.String(), c.want)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		"plain alone":   {func(r *result.Result) { experimenttest.Without("kernel")(r); experimenttest.Without("selvage")(r) }, "nothing to compare"},
 		"no plain":      {experimenttest.Without("plain"), "No verdict: plain was not measured. Quiet the machine"},
 		"subject fails": {func(r *result.Result) { r.Samples[9].Error = "no route" }, "No verdict: round 1 of selvage has an error (no route)."},
-		"interrupted":   {func(r *result.Result) { r.Parameters["rounds"] = "7" }, "no sample of round 6, 7 of 7"},
+		"interrupted":   {func(r *result.Result) { r.Parameters["rounds"] = result.Count(7) }, "no sample of round 6, 7 of 7"},
 		"noise": {func(r *result.Result) {
 			for i, s := range r.Samples {
 				if s.Target == "plain" && s.Case == "tcp" {
@@ -108,8 +108,8 @@ func TestRefused(t *testing.T) {
 		}, "throughput of plain spreads"},
 	} {
 		v := verdict(run(c.change))
-		if !v.Refused || !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
+		if !v.Refused || !strings.Contains(v.String(), c.want) {
+			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.String(), c.want)
 		}
 	}
 }
@@ -204,18 +204,21 @@ func TestNames(t *testing.T) {
 		change func(*result.Result)
 		want   string
 	}{
-		"Geneve":          {rename("selvage", "selvage-geneve"), "Selvage's Geneve carries 19.1 Gbit/s through Geneve, 1.06 × the plain bridge"},
-		"NVGRE":           {rename("selvage", "selvage-nvgre"), "through NVGRE"},
-		"OVS":             {rename("kernel", "ovs-geneve"), "; Open vSwitch (userspace, Geneve) carries 0.83 ×"},
-		"the run's":       {func(r *result.Result) { r.Parameters["encapsulation"] = "nvgre" }, "Selvage carries 19.1 Gbit/s through NVGRE"},
-		"kernel is VXLAN": {func(r *result.Result) { experimenttest.Without("selvage")(r); r.Parameters["encapsulation"] = "geneve" }, "through VXLAN"},
-		"routed":          {func(r *result.Result) { r.Parameters["routed"] = "true" }, "1.06 × plain routing [1.06, 1.06]"},
+		"Geneve":    {rename("selvage", "selvage-geneve"), "Selvage's Geneve carries 19.1 Gbit/s through Geneve, 1.06 × the plain bridge"},
+		"NVGRE":     {rename("selvage", "selvage-nvgre"), "through NVGRE"},
+		"OVS":       {rename("kernel", "ovs-geneve"), "; Open vSwitch (userspace, Geneve) carries 0.83 ×"},
+		"the run's": {func(r *result.Result) { r.Parameters["encapsulation"] = result.Words("nvgre") }, "Selvage carries 19.1 Gbit/s through NVGRE"},
+		"kernel is VXLAN": {func(r *result.Result) {
+			experimenttest.Without("selvage")(r)
+			r.Parameters["encapsulation"] = result.Words("geneve")
+		}, "through VXLAN"},
+		"routed": {func(r *result.Result) { r.Parameters["routed"] = result.Of(result.Bool(true)) }, "1.06 × plain routing [1.06, 1.06]"},
 	} {
-		if v := verdict(run(c.change)); !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: %q, want %q", name, v.Sentence, c.want)
+		if v := verdict(run(c.change)); !strings.Contains(v.String(), c.want) {
+			t.Errorf("%s: %q, want %q", name, v.String(), c.want)
 		}
 	}
-	findings := experimenttest.Lines(verdict(run(func(r *result.Result) { bridgeNetfilter("1")(r); r.Parameters["routed"] = "true" })))
+	findings := experimenttest.Lines(verdict(run(func(r *result.Result) { bridgeNetfilter("1")(r); r.Parameters["routed"] = result.Of(result.Bool(true)) })))
 	if strings.Contains(findings, "plain bridge") || strings.Contains(findings, "netfilter") {
 		t.Errorf("a routed run speaks of bridges:\n%s", findings)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -45,8 +46,8 @@ func (e evidence) noisy() []result.Finding {
 
 // retransmits compares with plain and names the usual cause.
 func (e evidence) retransmits() []result.Finding {
-	row, ok := stats.Find(e.Rows, e.DUT, "tcp", "retransmits")
-	base, okBase := stats.Find(e.Rows, diagnose.Plain, "tcp", "retransmits")
+	row, ok := stats.Find(e.Rows, e.DUT, "tcp", measure.Retransmits)
+	base, okBase := stats.Find(e.Rows, diagnose.Plain, "tcp", measure.Retransmits)
 	if !ok || !okBase {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (e evidence) segments() []result.Finding {
 	var out []result.Finding
 	for _, name := range stats.Names(e.Result) {
 		c, ok := e.Target(name)
-		mss := stats.Median(values(e, name, "mss"))
+		mss := stats.Median(values(e, name, measure.MSS))
 		if !ok || mss.N == 0 || c.InnerMTU == 0 {
 			continue
 		}
@@ -98,7 +99,7 @@ func (e evidence) limit() []result.Finding {
 	var near []string
 	for _, name := range append([]string{diagnose.Plain}, e.Tunnels()...) {
 		if row, ok := e.tcp(name); ok && row.Median >= nearWire*top.Median {
-			near = append(near, fmt.Sprintf("%s (%s of it)", e.Title(name), diagnose.Share(row.Median/top.Median)))
+			near = append(near, fmt.Sprintf("%s (%s of it)", e.Title(name), stats.Share(row.Median/top.Median)))
 		}
 	}
 	if len(near) > 0 {
@@ -128,10 +129,10 @@ func (e evidence) tax() []result.Finding {
 		switch {
 		case loss > c.HeaderTax+overTax:
 			out = append(out, result.Finding{Topic: "Header tax", Text: fmt.Sprintf("%s loses %s against %s, of which headers explain %s; the rest is work per packet in the tunnel, not bytes on the wire.",
-				e.Title(name), diagnose.Share(loss), e.Title(diagnose.Plain), diagnose.Share(c.HeaderTax))})
+				e.Title(name), stats.Share(loss), e.Title(diagnose.Plain), stats.Share(c.HeaderTax))})
 		case row.RatioLo > 1-c.HeaderTax:
 			out = append(out, result.Finding{Topic: "Header tax", Text: fmt.Sprintf("%s loses less than the %s that headers cost where the wire is the limit; here the processor is, and a tunnel that keeps segments whole costs once per 64 kB, not once per packet. Expect the tax on a saturated physical link.",
-				e.Title(name), diagnose.Share(c.HeaderTax))})
+				e.Title(name), stats.Share(c.HeaderTax))})
 		}
 	}
 	return out
@@ -142,7 +143,7 @@ func (e evidence) equal() []result.Finding {
 	var names []string
 	for _, m := range Metrics() {
 		row, ok := stats.Find(e.Rows, e.DUT, m.Case, m.Name)
-		if ok && row.Baseline != "" && !row.Distinguishable && m.Name != "retransmits" {
+		if ok && row.Baseline != "" && !row.Distinguishable && m.Name != measure.Retransmits {
 			names = append(names, fmt.Sprintf("%s (%s)", diagnose.LowerFirst(m.Title), stats.Ratio(row.Ratio)))
 		}
 	}
@@ -160,10 +161,10 @@ func (e evidence) placement() []result.Finding {
 		return nil
 	}
 	c, _ := e.Target(e.DUT)
-	rr, okRR := stats.Find(e.Rows, e.DUT, "rr-1", "rr_p50")
+	rr, okRR := stats.Find(e.Rows, e.DUT, "rr-1", measure.RRP50)
 	switch {
 	case row.Ratio < 1-c.HeaderTax-overTax:
-		return []result.Finding{{Topic: "Placement", Text: fmt.Sprintf("bulk transfers (backup, storage, migration) lose %s here. Keep them on a plain VLAN, and put on the overlay what needs to move between hosts.", diagnose.Share(1-row.Ratio))}}
+		return []result.Finding{{Topic: "Placement", Text: fmt.Sprintf("bulk transfers (backup, storage, migration) lose %s here. Keep them on a plain VLAN, and put on the overlay what needs to move between hosts.", stats.Share(1-row.Ratio))}}
 	case okRR && rr.Distinguishable && rr.Ratio > 1.1:
 		return []result.Finding{{Topic: "Placement", Text: fmt.Sprintf("bulk transfers can use the overlay; chatty request/response traffic pays %s the plain latency and is better placed on one host or on a plain VLAN.", stats.Ratio(rr.Ratio))}}
 	}

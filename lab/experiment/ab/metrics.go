@@ -1,8 +1,10 @@
 package ab
 
 import (
+	"maps"
 	"slices"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/transit"
@@ -32,18 +34,18 @@ func baselineOf(r result.Result) string {
 func Metrics() []stats.Metric {
 	metrics := []stats.Metric{
 		{Case: stats.DecisiveCase, Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
-		{Case: "tcp", Name: "cpu_per_gb", Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
-		{Case: "tcp", Name: "retransmits", Unit: "count", Title: "TCP retransmits", Higher: false},
+		{Case: "tcp", Name: measure.CPUPerGB, Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
+		{Case: "tcp", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
 	}
 	for _, c := range []struct{ name, size string }{{"rr-1", "1 B"}, {"rr-1024", "1024 B"}} {
 		metrics = append(metrics,
-			stats.Metric{Case: c.name, Name: "rr_p50", Unit: "µs", Title: "Request/response p50, " + c.size, Higher: false},
-			stats.Metric{Case: c.name, Name: "rr_p99", Unit: "µs", Title: "Request/response p99, " + c.size, Higher: false},
-			stats.Metric{Case: c.name, Name: "rr_rate", Unit: "1/s", Title: "Request/response rate, " + c.size, Higher: true})
+			stats.Metric{Case: c.name, Name: measure.RRP50, Unit: "µs", Title: "Request/response p50, " + c.size, Higher: false},
+			stats.Metric{Case: c.name, Name: measure.RRP99, Unit: "µs", Title: "Request/response p99, " + c.size, Higher: false},
+			stats.Metric{Case: c.name, Name: measure.RRRate, Unit: "1/s", Title: "Request/response rate, " + c.size, Higher: true})
 	}
 	return append(metrics,
-		stats.Metric{Case: "udp", Name: "udp_pps", Unit: "kpps", Title: "UDP packets received", Higher: true},
-		stats.Metric{Case: "udp", Name: "udp_loss_ppm", Unit: "ppm", Title: "UDP packets lost, of a million", Higher: false},
+		stats.Metric{Case: "udp", Name: measure.UDPRate, Unit: "kpps", Title: "UDP packets received", Higher: true},
+		stats.Metric{Case: "udp", Name: measure.UDPLossPPM, Unit: "ppm", Title: "UDP packets lost, of a million", Higher: false},
 		stats.Metric{Case: TransitEncap, Name: transit.NDR, Unit: "Mpps", Title: "Transit into a tunnel without loss (NDR)", Higher: true},
 		stats.Metric{Case: TransitDecap, Name: transit.NDR, Unit: "Mpps", Title: "Transit out of a tunnel without loss (NDR)", Higher: true})
 }
@@ -66,11 +68,8 @@ func Windows(r result.Result, rounds int) []result.Result {
 	var windows []result.Result
 	for ; len(order) >= rounds && rounds > 0; order = order[rounds:] {
 		w := r
-		w.Samples, w.Parameters = nil, map[string]string{}
-		for name, value := range r.Parameters {
-			w.Parameters[name] = value
-		}
-		delete(w.Parameters, "rounds")
+		w.Samples, w.Parameters = nil, maps.Clone(r.Parameters)
+		delete(w.Parameters, stats.RoundsParameter)
 		for i, round := range order[:rounds] {
 			for _, s := range byRound[round] {
 				s.Round = i + 1

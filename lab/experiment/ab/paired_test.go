@@ -3,8 +3,8 @@ package ab
 import (
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -19,7 +19,7 @@ type noise struct {
 
 // run is a result of so many rounds in which target b takes so much longer than a.
 func (n noise) run(rounds int, effect float64) result.Result {
-	r := result.Result{Experiment: Name, Parameters: map[string]string{"slice": "10ms", "rounds": strconv.Itoa(rounds)}}
+	r := result.Result{Experiment: Name, Parameters: result.Parameters{"slice": result.Time(10 * time.Millisecond), "rounds": result.Count(rounds)}}
 	for _, name := range []string{"a", "b"} {
 		r.Targets = append(r.Targets, result.Target{Name: name})
 	}

@@ -47,8 +47,8 @@ func synthetic() result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: "ab", Started: time.Date(2026, 9, 14, 9, 26, 53, 0, time.UTC),
 		Command: []string{"selvage", "lab", "ab", "--targets", "wire,plain,kernel,selvage", "--rounds", "5", "--duration", "10s"},
-		Parameters: map[string]string{"rounds": "5", "duration": "10s", "streams": "1", "underlay_mtu": "1500", "encapsulation": "vxlan",
-			"pinning": "iperf3 client core 0, server core 1; request/response both ends core 0"},
+		Parameters: result.Parameters{"rounds": result.Count(5), "duration": result.Time(10 * time.Second), "streams": result.Count(1), "underlay_mtu": result.Count(1500).In("bytes"), "encapsulation": result.Words("vxlan"),
+			"pinning": result.Words("iperf3 client core 0, server core 1; request/response both ends core 0")},
 		Environment: result.Environment{
 			Kernel: "6.18.5", CPU: "AMD EPYC (virtual)", Cores: 2, MemoryBytes: 8 << 30,
 			Versions: map[string]string{"selvage": "v0.1.0", "iperf3": "3.18", "iproute2": "6.15.0"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/transit"
@@ -37,7 +38,7 @@ func metric(caseName, name string) stats.Metric {
 func (v view) Cards() []chart.Card {
 	var cards []chart.Card
 	for _, m := range []stats.Metric{
-		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("rr-1", "rr_p50"), metric("udp", "udp_pps"), metric(TransitEncap, transit.NDR),
+		metric("tcp", measure.TCPThroughput), metric("tcp", measure.CPUPerGB), metric("rr-1", measure.RRP50), metric("udp", measure.UDPRate), metric(TransitEncap, transit.NDR),
 	} {
 		row, ok := v.Row(v.DUT, m)
 		if !ok {
@@ -60,7 +61,7 @@ func (v view) Cards() []chart.Card {
 }
 
 func cardTitle(m stats.Metric) string {
-	if m.Name == "rr_p50" {
+	if m.Name == measure.RRP50 {
 		return "Request/response p50"
 	}
 	if m.Name == transit.NDR {
@@ -140,5 +141,5 @@ func (v view) shown(row result.Row, m stats.Metric) string {
 	case row.Distinguishable || row.SmallestEffect == 0:
 		return stats.ChangeOf(row, m.Higher).String()
 	}
-	return "no difference above " + chart.Effect(row.SmallestEffect)
+	return "no difference above " + stats.Share(row.SmallestEffect)
 }

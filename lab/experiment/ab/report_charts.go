@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/transit"
 )
@@ -13,8 +14,8 @@ import (
 func (v view) Bars() []chart.Figure {
 	var figures []chart.Figure
 	for _, m := range []stats.Metric{
-		metric("tcp", "tcp_throughput"), metric("tcp", "cpu_per_gb"), metric("tcp", "retransmits"),
-		metric("rr-1", "rr_p50"), metric("rr-1024", "rr_p50"), metric("udp", "udp_pps"),
+		metric("tcp", measure.TCPThroughput), metric("tcp", measure.CPUPerGB), metric("tcp", measure.Retransmits),
+		metric("rr-1", measure.RRP50), metric("rr-1024", measure.RRP50), metric("udp", measure.UDPRate),
 		metric(TransitEncap, transit.NDR), metric(TransitDecap, transit.NDR),
 	} {
 		if f, ok := chart.MedianBars(v.View, m); ok {
@@ -26,7 +27,7 @@ func (v view) Bars() []chart.Figure {
 
 // seriesName is the series of a TCP sample that holds Gbit/s a reporting
 // interval (measure.TCPSeries, which a drawing need not link); with slices it is stats.Decisive.
-const seriesName = "tcp_gbps"
+const seriesName = measure.TCPSeries
 
 // Series draws throughput over time: the median round of each target strong,
 // its other rounds faint.

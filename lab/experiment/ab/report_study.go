@@ -2,6 +2,7 @@ package ab
 
 import (
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -30,7 +31,7 @@ func (v view) Repeated() []studyLine {
 			return "–"
 		}
 		unit := "Gbit/s"
-		if metric == "retransmits" {
+		if metric == measure.Retransmits {
 			unit = "count"
 		}
 		return stats.In(stats.Median(values).Median, unit)
@@ -42,8 +43,8 @@ func (v view) Repeated() []studyLine {
 			continue
 		}
 		lines = append(lines, studyLine{
-			Path: name, Color: v.Color(name), Sent: median(name, "tcp_sent"), Received: stats.In(row.Median, row.Unit),
-			Retransmits: median(name, "retransmits"), Ratio: chart.RatioLabel(row),
+			Path: name, Color: v.Color(name), Sent: median(name, measure.TCPSent), Received: stats.In(row.Median, row.Unit),
+			Retransmits: median(name, measure.Retransmits), Ratio: chart.RatioLabel(row),
 		})
 	}
 	return lines

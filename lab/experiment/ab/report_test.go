@@ -37,7 +37,7 @@ func TestOddResults(t *testing.T) {
 		"no wire":    {without("wire"), "bare wire was not measured"},
 		"one round": {func(r *result.Result) {
 			keep(r, func(s result.Sample) bool { return s.Round == 1 })
-			r.Parameters["rounds"] = "1"
+			r.Parameters["rounds"] = result.Count(1)
 		}, "at least 3 rounds"},
 		"interrupted": {func(r *result.Result) { keep(r, func(s result.Sample) bool { return s.Round < 4 }) }, "no sample of round 4, 5 of 5"},
 		"only udp":    {func(r *result.Result) { keep(r, func(s result.Sample) bool { return s.Case == "udp" }) }, "was not measured"},

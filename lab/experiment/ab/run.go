@@ -39,7 +39,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	pace := roundPace{planned: c.planned()}
 	p.Note("%s: %d rounds, about %s", strings.Join(c.Targets, ", "), c.Rounds, experiment.About(pace.left(c.Rounds)))
 	p.Begin("inspecting the machine", pace.left(c.Rounds))
-	r = c.describe(console, began)
+	r = console.Blank(Name, began, c.parameters())
 	if r.Environment, err = c.environment(ctx, console.Version); err != nil {
 		return r, err
 	}
@@ -48,7 +48,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		start := time.Now()
 		err = c.takeRound(ctx, i, &r)
 		if ctx.Err() != nil {
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", i, c.Rounds)
+			experiment.Interrupt(&r, "round %d of %d", i, c.Rounds)
 		}
 		if err == nil {
 			pace.took(time.Since(start))
@@ -76,53 +76,39 @@ func (p *roundPace) left(rounds int) time.Duration {
 	return time.Duration(rounds) * each
 }
 
-// describe is a result of c before anything was measured.
-func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	return result.Result{
-		Schema:     result.Schema,
-		Experiment: Name,
-		Started:    began.UTC(),
-		Command:    append([]string{"selvage"}, console.Args...),
-		Parameters: c.parameters(),
-		Samples:    []result.Sample{},
-	}
-}
-
-func (c *Command) parameters() map[string]string {
+func (c *Command) parameters() result.Parameters {
 	pinning := "none"
 	if bulk, rr := c.pins(); c.Pin {
 		pinning = fmt.Sprintf("TCP and UDP: client on core %d, server on core %d; request/response: both on core %d", bulk.Client, bulk.Server, rr.Client)
 	}
-	offloads := make([]string, len(c.Offload))
+	offloads := make(result.Texts, len(c.Offload))
 	for i, t := range c.Offload {
 		offloads[i] = t.String()
 	}
-	p := map[string]string{
-		"rounds":           strconv.Itoa(c.Rounds),
-		"bridge_netfilter": string(c.BridgeNetfilter),
-		"order":            "all targets of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; everything is rebuilt for the next round",
-		"cases":            strings.Join(c.Cases, ", "),
-		"cycles":           strconv.Itoa(c.Cycles),
-		"slice":            c.Slice.String(),
-		"udp_payload":      "18",
-		"streams":          strconv.Itoa(c.Streams),
-		"warmup":           fmt.Sprintf("%s of rest and an uncounted cycle before each round; the first %s of each slice of tcp and rr do not count", experiment.SettleTime, measure.WarmUp),
-		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
-		"inner_mtu":        strconv.Itoa(c.InnerMTU),
-		"plain_mtu":        strconv.Itoa(c.PlainMTU),
-		"underlay_family":  "IPv" + strconv.Itoa(c.Family),
-		"encapsulation":    string(c.Encap),
-		"routed":           strconv.FormatBool(c.Routed),
-		"control":          "static entries at every tunnel",
-		"udp_checksum":     "zero in every tunnel",
-		"pinning":          pinning,
+	p := result.Parameters{
+		"rounds":           result.Count(c.Rounds),
+		"bridge_netfilter": result.Words(string(c.BridgeNetfilter)),
+		"order":            result.Words("all targets of a round are up at once, each with hosts and links of its own; slices of a case alternate between them in balanced order; everything is rebuilt for the next round"),
+		"cases":            result.Of(result.Texts(c.Cases)),
+		"cycles":           result.Count(c.Cycles),
+		"slice":            result.Time(c.Slice),
+		"udp_payload":      result.Count(18).In("bytes"),
+		"streams":          result.Count(c.Streams),
+		"warmup":           result.Words(fmt.Sprintf("%s of rest and an uncounted cycle before each round; the first %s of each slice of tcp and rr do not count", experiment.SettleTime, measure.WarmUp)),
+		"underlay_mtu":     result.Count(c.UnderlayMTU).In("bytes"),
+		"inner_mtu":        result.Count(c.InnerMTU).In("bytes"),
+		"plain_mtu":        result.Count(c.PlainMTU).In("bytes"),
+		"underlay_family":  result.Words("IPv" + strconv.Itoa(c.Family)),
+		"encapsulation":    result.Words(string(c.Encap)),
+		"routed":           result.Of(result.Bool(c.Routed)),
+		controlPlane:       result.Words(c.Control).Explained("static entries at every tunnel"),
+		"udp_checksum":     result.Words("zero in every tunnel"),
+		"pinning":          result.Words(pinning),
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
 	c.programs.Record(p)
 	if len(offloads) > 0 {
-		p["offload"] = strings.Join(offloads, ", ")
+		p["offload"] = result.Of(offloads)
 	}
 	return p
 }

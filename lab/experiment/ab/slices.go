@@ -389,7 +389,7 @@ func (all *round) describe(r *result.Result) {
 		}
 		r.Targets = append(r.Targets, all.target(s.target, s.net.Path, r.Environment))
 		if s.net.Control != nil {
-			r.Parameters["control"] = s.net.Control.Output
+			r.Parameters[controlPlane] = result.Words(evpn).Explained("%s", s.net.Control.Output)
 		}
 		r.Topology = experiment.Topology(s.net.Net)
 	}

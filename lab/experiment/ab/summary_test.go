@@ -68,7 +68,7 @@ func TestRefuse(t *testing.T) {
 	failed := experimenttest.TCP("selvage", "tcp_throughput", 11, 11, 11)
 	failed[1].Error = "no route to host\n"
 	planned := experimenttest.Of(steady, good)
-	planned.Parameters = map[string]string{"rounds": "7"}
+	planned.Parameters = result.Parameters{"rounds": result.Count(7)}
 	for _, c := range []struct {
 		name string
 		r    result.Result

@@ -16,16 +16,16 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, "")}
 	v := result.Verdict{Findings: e.findings()}
 	if len(e.cases(e.DUT)) == 0 {
-		v.Refused, v.Sentence = true, "No verdict: the result holds no attacks."
+		v.Refuse("the result holds no attacks", "")
 		return v
 	}
 	for _, caseName := range e.cases(e.DUT) {
 		if why := refuse(r, e.DUT, caseName); why != "" {
-			v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: of %s of %s, %s.", caseName, e.DUT, why)
+			v.Refuse(fmt.Sprintf("of %s of %s, %s", caseName, e.DUT, why), "")
 			return v
 		}
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -58,17 +58,17 @@ func (e evidence) made(name string) (made, withstood, open []string) {
 	return made, withstood, open
 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	made, withstood, open := e.made(e.DUT)
-	sentence := fmt.Sprintf("%s withstands %d of %d attacks", diagnose.UpperFirst(e.Title(e.DUT)), len(withstood), len(made)) + stillOpen(open)
+	headline = fmt.Sprintf("%s withstands %d of %d attacks", diagnose.UpperFirst(e.Title(e.DUT)), len(withstood), len(made)) + stillOpen(open)
 	for _, name := range stats.Names(e.Result) {
 		if name == e.DUT {
 			continue
 		}
 		made, withstood, open := e.made(name)
-		sentence += fmt.Sprintf("; %s %d of %d", e.Title(name), len(withstood), len(made)) + stillOpen(open)
+		headline += fmt.Sprintf("; %s %d of %d", e.Title(name), len(withstood), len(made)) + stillOpen(open)
 	}
-	sentence += "."
 	var lost []string
 	for _, caseName := range made {
 		if !slices.Contains(withstood, caseName) && !slices.Contains(open, caseName) {
@@ -76,9 +76,9 @@ func (e evidence) sentence() string {
 		}
 	}
 	if len(lost) > 0 {
-		sentence += " " + diagnose.UpperFirst(e.Title(e.DUT)) + " loses by " + strings.Join(lost, ", ") + "."
+		explanation = diagnose.UpperFirst(e.Title(e.DUT)) + " loses by " + strings.Join(lost, ", ") + "."
 	}
-	return sentence
+	return headline + ".", explanation
 }
 
 func stillOpen(open []string) string {
@@ -144,7 +144,7 @@ func (e evidence) advice(name, caseName string) string {
 	crossed := slices.ContainsFunc(Losses(e.Result, name, caseName), func(l Loss) bool { return l.Metric == Crossed })
 	special := attackAdvice()[caseName][diagnose.Path(name)]
 	switch {
-	case isGuarded(caseName) && crossed && e.Parameters["bare"] != "true":
+	case isGuarded(caseName) && crossed && !e.Parameters.Bool("bare"):
 		return "The port is guarded, and its guard does not see this: keep to guests that do not, or tell who makes the data path."
 	case special != "" && (crossed || ofTables(caseName)):
 		return special

@@ -3,13 +3,14 @@ package attack
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/lab/result"
 )
 
 // attacksRun is one round of two attacks, of which the kernel loses one; change bends it for a case.
 func attacksRun(change func(*result.Result)) result.Result {
-	r := result.Result{Experiment: Name, Parameters: map[string]string{"ageing": "5s", "bare": "false"}}
+	r := result.Result{Experiment: Name, Parameters: result.Parameters{"ageing": result.Time(5 * time.Second), "bare": result.Of(result.Bool(false))}}
 	for _, name := range []string{"kernel", "selvage"} {
 		r.Targets = append(r.Targets, result.Target{Name: name})
 		for _, caseName := range []string{"forged-icmp", "bfd-forgery"} {
@@ -33,18 +34,18 @@ func attacksRun(change func(*result.Result)) result.Result {
 
 func TestAttackVerdict(t *testing.T) {
 	v := verdict(attacksRun(nil))
-	if v.Refused || v.Sentence != "Selvage withstands 2 of 2 attacks; the kernel's vxlan 0 of 1." {
+	if v.Refused || v.String() != "Selvage withstands 2 of 2 attacks; the kernel's vxlan 0 of 1." {
 		t.Errorf("%+v", v)
 	}
 	if len(v.Findings) != 1 || !strings.HasPrefix(v.Findings[0].String(), "forged-icmp: The kernel's vxlan: 1,234 packets crossed; TCP keeps 0.100 ×. Linux believes") {
 		t.Errorf("%q", v.Findings)
 	}
 	v = verdict(attacksRun(func(r *result.Result) { r.Samples[2].Metrics[KeptRR+"_same"] = 3 }))
-	if !strings.HasSuffix(v.Sentence, "Selvage loses by forged-icmp (round trips take 3.00 ×).") {
-		t.Error(v.Sentence)
+	if !strings.HasSuffix(v.String(), "Selvage loses by forged-icmp (round trips take 3.00 ×).") {
+		t.Error(v.String())
 	}
 	v = verdict(attacksRun(func(r *result.Result) { r.Samples[3].Error = "no route" }))
-	if !v.Refused || !strings.Contains(v.Sentence, "no route") {
+	if !v.Refused || !strings.Contains(v.String(), "no route") {
 		t.Errorf("%+v", v)
 	}
 	if v := verdict(result.Result{Experiment: Name}); !v.Refused {

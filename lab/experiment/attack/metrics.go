@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -33,8 +32,19 @@ const (
 	NotApplicable      = "not_applicable" // 1 where a target has nothing that is attacked
 )
 
-// title begins the names of parameters that say what an attack is; its name follows.
-const title = "attack "
+// Parameters that are times.
+const (
+	ageing   = "ageing"
+	recovery = "recovery"
+)
+
+// titleParameter is the name of the parameter that says what an attack is.
+func titleParameter(attack string) string { return "attack " + attack }
+
+// whyNotParameter is the name of the parameter that says why an attack cannot be made on a target.
+func whyNotParameter(target, attack string) string {
+	return NotApplicable + " " + target + " " + attack
+}
 
 // The honest pairs.
 const (
@@ -69,17 +79,8 @@ func Limits(r result.Result) []Limit {
 		{Metric: KeptRR, Unit: "×", Title: "Round trip, against unattacked", Limit: 1.1, Control: ControlRR},
 		{Metric: KeptConnections, Unit: "×", Title: "New connections kept", Limit: 0.9, AtLeast: true, Control: ControlConnections},
 		{Metric: LostConnections, Unit: "count", Title: "Established connections lost"},
-		{Metric: Recovered, Unit: "s", Title: "Recovered after", Limit: timeOf(r, "ageing").Seconds(), Patience: timeOf(r, "recovery").Seconds()},
+		{Metric: Recovered, Unit: "s", Title: "Recovered after", Limit: r.Parameters.Number(ageing), Patience: r.Parameters.Number(recovery)},
 	}
-}
-
-// timeOf is a parameter that is a time, 0 without one.
-func timeOf(r result.Result, parameter string) time.Duration {
-	d, err := time.ParseDuration(r.Parameters[parameter])
-	if err != nil {
-		return 0
-	}
-	return d
 }
 
 // Attacks are the good samples of an attack on a target that could be made.
@@ -91,7 +92,7 @@ func Attacks(r result.Result, target, caseName string) []result.Sample {
 func WhyNot(r result.Result, target, caseName string) string {
 	for _, s := range stats.Good(r, target, caseName) {
 		if s.Metrics[NotApplicable] > 0 {
-			if why := r.Parameters[NotApplicable+" "+target+" "+caseName]; why != "" {
+			if why := r.Parameters.Text(whyNotParameter(target, caseName)); why != "" {
 				return why
 			}
 			return "it has nothing that is attacked"

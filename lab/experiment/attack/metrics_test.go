@@ -3,6 +3,7 @@ package attack
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -11,7 +12,7 @@ import (
 // assaults is a run of two rounds: selvage holds, kernel loses packets in one round, ovs cannot be
 // attacked.
 func assaults() result.Result {
-	r := result.Result{Experiment: Name, Parameters: map[string]string{"ageing": "5s", NotApplicable + " ovs nat-exhaustion": "it has no NAT"}}
+	r := result.Result{Experiment: Name, Parameters: result.Parameters{"ageing": result.Time(5 * time.Second), whyNotParameter("ovs", "nat-exhaustion"): result.Words("it has no NAT")}}
 	for _, name := range []string{"kernel", "ovs", "selvage"} {
 		r.Targets = append(r.Targets, result.Target{Name: name})
 		for round := 1; round <= 2; round++ {
@@ -67,7 +68,7 @@ func TestLosses(t *testing.T) {
 	if why := refuse(r, "ovs", "nat-exhaustion"); why != "" {
 		t.Error(why)
 	}
-	r.Parameters["recovery"] = "100ms"
+	r.Parameters["recovery"] = result.Time(100 * time.Millisecond)
 	if lost := Losses(r, "selvage", "nat-exhaustion"); len(lost) != 1 || lost[0].Metric != Recovered {
 		t.Errorf("what was not waited for is lost: %+v", lost)
 	}

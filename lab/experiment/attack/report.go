@@ -70,7 +70,7 @@ type attackLine struct {
 func (v view) Verdicts() []attackLine {
 	var lines []attackLine
 	for _, caseName := range stats.Cases(v.Result) {
-		l := attackLine{Case: caseName, Title: v.Parameters[title+caseName]}
+		l := attackLine{Case: caseName, Title: v.Parameters.Text(titleParameter(caseName))}
 		for _, name := range v.Names() {
 			l.Cells = append(l.Cells, v.verdict(name, caseName))
 		}
@@ -133,7 +133,9 @@ func (v view) figuresOf(caseName, name string, first bool) attackFigures {
 	l := attackFigures{Case: caseName, Target: name, Color: v.Color(name), First: first}
 	if !v.outcome(name, caseName).Made() {
 		cell := v.verdict(name, caseName)
-		l.Why = strings.TrimSuffix(cell.Word+": "+cell.Detail, ": ")
+		if l.Why = cell.Word; cell.Detail != "" {
+			l.Why += ": " + cell.Detail
+		}
 		return l
 	}
 	lost := Losses(v.Result, name, caseName)

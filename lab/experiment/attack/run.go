@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -65,26 +64,11 @@ func (c *Command) prepare(ctx context.Context, b *testbed, r *result.Result, ver
 
 // takeAll takes the samples of a plan and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, b *testbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
-	for i, s := range plan {
-		p.Begin(s.String(), pace.Left(plan[i:]))
-		began := time.Now()
-		sample, err := c.take(ctx, b, s, r)
-		if ctx.Err() != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
-			return ctx.Err()
-		}
-		sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		if s.Planned > 0 {
-			pace.Took(s, time.Since(began))
-		}
-		p.Ended(attackOutcome(sample), pace.Left(plan[i+1:]))
-		if err != nil {
-			return err
-		}
+	taking := experiment.Taking[experiment.Step]{
+		Pace: pace, Outcome: attackOutcome,
+		Take: func(ctx context.Context, s experiment.Step) (result.Sample, error) { return c.take(ctx, b, s, r) },
 	}
-	return nil
+	return taking.All(ctx, plan, r, p)
 }
 
 // take takes one sample. A failure is in the sample, not beside it, and its network is removed; the
@@ -92,7 +76,7 @@ func (c *Command) takeAll(ctx context.Context, b *testbed, plan []experiment.Ste
 func (c *Command) take(ctx context.Context, b *testbed, s experiment.Step, r *result.Result) (result.Sample, error) {
 	a, _ := attacker.Find(s.CaseName) // Validate has looked
 	if lacks(s.Target, a.Need) {
-		r.Parameters[NotApplicable+" "+s.Target+" "+a.Name] = "it has no " + strings.TrimPrefix(string(a.Need), "a ")
+		r.Parameters[whyNotParameter(s.Target, a.Name)] = result.Words("it has no " + string(a.Need))
 		return result.Sample{Metrics: map[string]float64{NotApplicable: 1}}, nil
 	}
 	began := time.Now()
@@ -102,8 +86,7 @@ func (c *Command) take(ctx context.Context, b *testbed, s experiment.Step, r *re
 		sample, err = c.sample(ctx, b, besieged, a)
 	}
 	if err != nil {
-		sample = result.Sample{Metrics: map[string]float64{}, Error: err.Error(), Duration: time.Since(began).Seconds()}
-		return sample, b.drop(s.Target)
+		return experiment.Attempted(began, result.Sample{}, err), b.drop(s.Target)
 	}
 	return sample, nil
 }
@@ -135,28 +118,23 @@ func ofPairs(m map[string]float64, metric string) string {
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":      strconv.Itoa(c.Rounds),
-		"attacks":     strings.Join(c.Attacks, ", "),
-		"slice":       c.Slice.String() + " of TCP and of connections, half of it of round trips",
-		"cycles":      fmt.Sprintf("%d unattacked, %d attacked, %d unattacked: TCP, round trips, connections of the one pair, then of the other", c.quietCycles(), c.Cycles, c.quietCycles()),
-		"ageing":      c.Ageing.String(),
-		"recovery":    c.Recovery.String(),
-		"bare":        strconv.FormatBool(c.Bare),
-		"pinning":     fmt.Sprintf("honest pairs: client and server on core %d; attacker, control planes and the lab on core %d; Open vSwitch's process on any; a veth's softirq runs where was sent", honestCore, attackCore),
-		"order":       "in each round one attack after the other, of each all targets in balanced order",
-		"capture":     "a packet socket at each victim, which the kernel's filter counts",
-		"connections": "of each pair one of TCP, one of round trips and 16 idle ones are established before an attack",
+	p := result.Parameters{
+		"rounds":      result.Count(c.Rounds),
+		"attacks":     result.Of(result.Texts(c.Attacks)),
+		"slice":       result.Time(c.Slice).Explained("of TCP and of connections, half of it of round trips"),
+		"cycles":      result.Count(c.Cycles).Explained("attacked, and %d unattacked before and after: TCP, round trips, connections of the one pair, then of the other", c.quietCycles()),
+		ageing:        result.Time(c.Ageing),
+		recovery:      result.Time(c.Recovery),
+		"bare":        result.Of(result.Bool(c.Bare)),
+		"pinning":     result.Words(fmt.Sprintf("honest pairs: client and server on core %d; attacker, control planes and the lab on core %d; Open vSwitch's process on any; a veth's softirq runs where was sent", honestCore, attackCore)),
+		"order":       result.Words("in each round one attack after the other, of each all targets in balanced order"),
+		"capture":     result.Words("a packet socket at each victim, which the kernel's filter counts"),
+		"connections": result.Words("of each pair one of TCP, one of round trips and 16 idle ones are established before an attack"),
 	}
 	for _, name := range c.Attacks {
 		a, _ := attacker.Find(name) // Validate has looked
-		p[title+name] = a.Title + ", by a " + a.From
+		p[titleParameter(name)] = result.Words(a.Title + ", by a " + a.From)
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
+	return console.Blank(Name, began, p)
 }

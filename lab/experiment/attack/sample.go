@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiment/attack/attacker"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -154,7 +155,7 @@ func (o *assault) metrics(s *result.Sample, before, attacked, after []phase) {
 		}
 		for name, p := range phases {
 			end := "_" + name + "_" + h.name
-			s.Series["tcp_gbps"+end], s.Series["rr_us"+end], s.Series["conn_rate"+end] = p.tcp, p.rr, p.conn
+			s.Series[measure.TCPSeries+end], s.Series["rr_us"+end], s.Series[measure.ConnRate+end] = p.tcp, p.rr, p.conn
 		}
 	}
 }

@@ -240,7 +240,7 @@ func hitRate(hits, misses uint64) float64 {
 // cacheOutcome is the sample in a few words.
 func cacheOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	}
 	words := fmt.Sprintf("%s ns a packet, of these the device's %s", stats.Figure(s.Metrics[transit.NSPerPacket]), stats.Figure(s.Metrics[transit.DeviceNS]))
 	if s.Target == CacheOn {
@@ -254,31 +254,26 @@ func cacheOutcome(s result.Sample) string {
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":        strconv.Itoa(c.Rounds),
-		"order":         "each case of a round runs all targets in balanced order; each has its own hosts and links for each number of routes, from the first sample to the last",
-		"direction":     c.Direction,
-		"flows":         experiment.Numbers(c.Flows),
-		"routes":        experiment.Numbers(c.Routes) + ", each a /26 below the frames' networks, to the same next hops",
-		"frame":         fmt.Sprintf("%d bytes with FCS", c.Frame),
-		"encapsulation": string(c.Encap),
-		"duration":      c.Duration.String(),
-		"drain":         c.Drain.String() + " at most, less when all frames have arrived",
-		"warmup":        "two frames of each flow, until all of them arrive",
-		"cache_size":    "holds every flow both ways",
-		"rate":          "as fast as generator, device and sink can on one core; all frames must arrive",
-		"ns_per_packet": "one divided by the rate, over the CPU time of generator, device and sink, so it excludes what other processes take of the core",
-		"generator":     "a real-time task while it sends",
-		"cores":         transit.CoresInWords(false),
+	p := result.Parameters{
+		"rounds":        result.Count(c.Rounds),
+		"order":         result.Words("each case of a round runs all targets in balanced order; each has its own hosts and links for each number of routes, from the first sample to the last"),
+		"direction":     result.Words(c.Direction),
+		"flows":         result.Counts(c.Flows),
+		"routes":        result.Counts(c.Routes).Explained("each a /26 below the frames' networks, to the same next hops"),
+		"frame":         result.Count(c.Frame).In("bytes").Explained("with FCS"),
+		"encapsulation": result.Words(string(c.Encap)),
+		"duration":      result.Time(c.Duration),
+		"drain":         result.Time(c.Drain).Explained("at most, less when all frames have arrived"),
+		"warmup":        result.Words("two frames of each flow, until all of them arrive"),
+		"cache_size":    result.Words("holds every flow both ways"),
+		"rate":          result.Words("as fast as generator, device and sink can on one core; all frames must arrive"),
+		"ns_per_packet": result.Words("one divided by the rate, over the CPU time of generator, device and sink, so it excludes what other processes take of the core"),
+		"generator":     result.Words("a real-time task while it sends"),
+		"cores":         result.Words(transit.CoresInWords(false)),
 	}
-	p["selvage_transit"] = c.SelvageTransit
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	p["selvage_transit"] = result.Words(c.SelvageTransit)
+	experiment.NoteBinary(p, c.SelvageBinary)
+	return console.Blank(Name, began, p)
 }
 
 // commands is the command as kong reads it.

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
@@ -23,10 +24,10 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, CacheOff)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
+		v.Refuse(why, diagnose.Quieter+transit.Noisy)
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -69,7 +70,8 @@ func (e evidence) refuse() string {
 	return transit.RefuseRate(e.Result, key.Case(), transit.NSPerPacket, CacheOff, CacheOn)
 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	key, _ := e.key()
 	saved, _ := e.row(CacheOn, key, ShareSaved)
 	on, _ := e.time(CacheOn, key)
@@ -77,14 +79,14 @@ func (e evidence) sentence() string {
 	with := e.load(key)
 	if !saved.Distinguishable {
 		return fmt.Sprintf("Whether the flow cache saves time cannot be told with %s: %s ns per packet with it and %s without, saved %s [%.2f, %.2f].",
-			with, stats.Figure(on.Median), stats.Figure(off.Median), diagnose.Share(saved.Median), saved.Lo, saved.Hi)
+			with, stats.Figure(on.Median), stats.Figure(off.Median), stats.Share(saved.Median), saved.Lo, saved.Hi), ""
 	}
 	word := "saves"
 	if saved.Median < 0 {
 		word = "costs"
 	}
-	text := fmt.Sprintf("The flow cache %s %s of the device's time per packet [%.2f, %.2f] with %s: %s ns with it, %s without.",
-		word, strings.TrimPrefix(diagnose.Share(saved.Median), "−"), saved.Lo, saved.Hi, with, stats.Figure(on.Median), stats.Figure(off.Median))
+	headline = fmt.Sprintf("The flow cache %s %s of the device's time per packet [%.2f, %.2f] with %s: %s ns with it, %s without.",
+		word, stats.Share(math.Abs(saved.Median)), saved.Lo, saved.Hi, with, stats.Figure(on.Median), stats.Figure(off.Median))
 	most := key
 	for _, l := range Loads(e.Result) {
 		if _, ok := e.row(CacheOn, l, ShareSaved); ok && l.Routes == key.Routes && l.Flows > most.Flows {
@@ -93,9 +95,9 @@ func (e evidence) sentence() string {
 	}
 	if most != key {
 		row, _ := e.row(CacheOn, most, ShareSaved)
-		text += fmt.Sprintf(" With %s it saves %s.", diagnose.Flows(most.Flows), diagnose.Share(row.Median))
+		explanation = fmt.Sprintf("With %s it saves %s. ", diagnose.Flows(most.Flows), stats.Share(row.Median))
 	}
-	return text + fmt.Sprintf(" The NSX edge study claims up to %.0f %%.", 100*claimedSaved)
+	return headline, explanation + fmt.Sprintf("The NSX edge study claims up to %.0f %%.", 100*claimedSaved)
 }
 
 func (e evidence) load(l Load) string {
@@ -118,7 +120,7 @@ func (e evidence) hits() []result.Finding {
 	var words []string
 	for _, l := range Loads(e.Result) {
 		if row, ok := e.row(CacheOn, l, HitRate); ok && row.Median < thrash {
-			words = append(words, fmt.Sprintf("%s with %s", diagnose.Share(row.Median), e.load(l)))
+			words = append(words, fmt.Sprintf("%s with %s", stats.Share(row.Median), e.load(l)))
 		}
 	}
 	if len(words) == 0 {
@@ -173,7 +175,7 @@ func (e evidence) many() []result.Finding {
 		return nil
 	}
 	return []result.Finding{{Topic: "Flows", Text: fmt.Sprintf("with %s the path keeps %s of the rate that it has with %s (%s against %s ns per packet, generator and sink included).",
-		diagnose.Flows(most.Flows), diagnose.Share(few.Median/much.Median), diagnose.Flows(key.Flows), stats.Figure(much.Median), stats.Figure(few.Median))}}
+		diagnose.Flows(most.Flows), stats.Share(few.Median/much.Median), diagnose.Flows(key.Flows), stats.Figure(much.Median), stats.Figure(few.Median))}}
 }
 
 // behind compares what routes behind the cache cost with it and without.

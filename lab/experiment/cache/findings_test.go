@@ -11,7 +11,7 @@ import (
 
 // cacheRun is five rounds with and without the cache.
 func cacheRun(change func(*result.Result)) result.Result {
-	r := result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{"rounds": "5"}}
+	r := result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{"rounds": result.Count(5)}}
 	for round := 1; round <= 5; round++ {
 		for _, l := range []Load{{Flows: 1280}, {Flows: 10_000}, {Flows: 1280, Routes: 1000}, {Flows: 1_000_000, Routes: 1000}} {
 			for name, device := range map[string]float64{CacheOn: 100, CacheOff: 300 + 0.1*float64(l.Routes)} {
@@ -50,8 +50,8 @@ func TestCacheVerdict(t *testing.T) {
 	} {
 		v := verdict(cacheRun(c.change))
 		findings := experimenttest.Lines(v)
-		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) || !strings.Contains(findings, c.finding) {
-			t.Errorf("%s: refused %v, %q, want %q; findings\n%s\nwant %q", name, v.Refused, v.Sentence, c.want, findings, c.finding)
+		if v.Refused != c.refused || !strings.Contains(v.String(), c.want) || !strings.Contains(findings, c.finding) {
+			t.Errorf("%s: refused %v, %q, want %q; findings\n%s\nwant %q", name, v.Refused, v.String(), c.want, findings, c.finding)
 		}
 		if c.not != "" && strings.Contains(findings, c.not) {
 			t.Errorf("%s: %q in\n%s", name, c.not, findings)

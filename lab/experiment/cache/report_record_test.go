@@ -24,7 +24,7 @@ func syntheticCache() result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name, Started: time.Date(2026, 9, 21, 15, 40, 2, 0, time.UTC),
 		Command:     []string{"selvage", "lab", "cache"},
-		Parameters:  map[string]string{"rounds": "5", "cores": "generator, device and sink share core 1, one after the other"},
+		Parameters:  result.Parameters{"rounds": result.Count(5), "cores": result.Words("generator, device and sink share core 1, one after the other")},
 		Environment: experimenttest.Environment(),
 		Targets: []result.Target{
 			{Name: CacheOn, Description: "the Selvage edge with its flow cache", InnerMTU: 1500},

@@ -8,11 +8,11 @@ package converge
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/inject"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -97,29 +97,32 @@ func (c *Command) plan() []experiment.Step {
 	return steps
 }
 
+// faultParameter is the name of the parameter that says what happened in a case.
+func faultParameter(caseName string) string { return "fault_" + caseName }
+
+// detectMultiplier is how many lost probes of BFD are a failure, at all edges and reflectors.
+const detectMultiplier = 3
+
 // parameters describe the run.
-func (c *Command) parameters() map[string]string {
-	p := map[string]string{
-		"rounds":        fmt.Sprint(c.Rounds),
-		"cases":         strings.Join(c.Cases, ", "),
-		"order":         "each case of a round has an event of every target, in balanced order; each has its own fabric from its first event to its last, and another one for link-loss",
-		"flows":         fmt.Sprintf("%d UDP flows on each path, %d in edge-loss and link-loss, each with a packet every %s, which the other end sends back", c.Flows, c.flowsOf(EdgeLoss), c.Interval),
-		"flow_interval": c.Interval.String(),
-		"outage":        "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + inject.AffectedSilence.String() + ", of all flows when a guest moved or none was affected",
-		"fault_time":    "when the first lost packet was sent",
-		"reflectors":    fmt.Sprintf("%d, FRR", c.Reflectors),
-		"timers":        "keepalive 3 s, hold 9 s, reconnect after 1 s",
-		"liveness":      fmt.Sprintf("BFD every %s × 3: edges and reflectors, and edges of Selvage among each other", c.Liveness),
-		"detection_ms":  fmt.Sprint(3 * c.Liveness.Milliseconds()),
-		"duplicates":    "duplicate MAC detection is off for all targets",
-		"watch":         c.Watch.String() + " from the event to its undoing, longer until all flows have resumed",
-		"quiet":         inject.QuietBefore.String() + " before the event; the longest silence in it is noise",
-		"wire":          "tcpdump on the links of the reflector and of edge C: the steps told, passed and written are what it captured",
-		"pinning":       "none: the edges' processes need the cores too; edges of all targets run at nice -20, the ends of the flows at real-time priority",
+func (c *Command) parameters() result.Parameters {
+	p := result.Parameters{
+		"rounds":        result.Count(c.Rounds),
+		"cases":         result.Of(result.Texts(c.Cases)),
+		"order":         result.Words("each case of a round has an event of every target, in balanced order; each has its own fabric from its first event to its last, and another one for link-loss"),
+		"flows":         result.Count(c.Flows).Explained("UDP flows on each path, %d in edge-loss and link-loss, each with a packet every %s, which the other end sends back", c.flowsOf(EdgeLoss), c.Interval),
+		"flow_interval": result.Time(c.Interval),
+		"outage":        result.Words("the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + inject.AffectedSilence.String() + ", of all flows when a guest moved or none was affected"),
+		"fault_time":    result.Words("when the first lost packet was sent"),
+		"reflectors":    result.Count(c.Reflectors).Explained("of FRR"),
+		"timers":        result.Words("keepalive 3 s, hold 9 s, reconnect after 1 s"),
+		"duplicates":    result.Words("duplicate MAC detection is off for all targets"),
+		"watch":         result.Time(c.Watch).Explained("from the event to its undoing, longer until all flows have resumed"),
+		"quiet":         result.Time(inject.QuietBefore).Explained("before the event; the longest silence in it is noise"),
+		"wire":          result.Words("tcpdump on the links of the reflector and of edge C: the steps told, passed and written are what it captured"),
+		"pinning":       result.Words("none: the edges' processes need the cores too; edges of all targets run at nice -20, the ends of the flows at real-time priority"),
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
+	inject.NoteLiveness(p, c.Liveness, detectMultiplier, "edges and reflectors, and edges of Selvage among each other")
+	experiment.NoteBinary(p, c.SelvageBinary)
 	return p
 }
 

@@ -18,16 +18,16 @@ func verdict(r result.Result) result.Verdict {
 	v := result.Verdict{Findings: e.findings()}
 	cases := e.cases(e.DUT)
 	if len(cases) == 0 {
-		v.Refused, v.Sentence = true, "No verdict: the result holds no events."
+		v.Refuse("the result holds no events", "")
 		return v
 	}
 	for _, caseName := range cases {
 		if why := refuse(r, e.DUT, caseName); why != "" {
-			v.Refused, v.Sentence = true, "No verdict: "+why+"."
+			v.Refuse(why, "")
 			return v
 		}
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -102,12 +102,13 @@ func (e evidence) flowResult(name, caseName string) string {
 	return fmt.Sprintf("flows resumed within %s (p99, n = %d)", e.ms(name, caseName, inject.OutageP99), row.N)
 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one: its headline is on the first case.
+func (e evidence) answer() (headline, explanation string) {
 	var sentences []string
 	for _, caseName := range e.cases(e.DUT) {
-		sentences = append(sentences, happened(caseName)+" "+e.flowResultOf(caseName))
+		sentences = append(sentences, happened(caseName)+" "+e.flowResultOf(caseName)+".")
 	}
-	return strings.Join(sentences, ". ") + "."
+	return sentences[0], strings.Join(sentences[1:], " ")
 }
 
 // flowResultOf is what a case did to the subject, beside what it did to the baseline.
@@ -268,13 +269,13 @@ func (e evidence) known(name, caseName string) []string {
 // fix is what shortens a step.
 func (e evidence) fix(step string) string {
 	switch step {
-	case "step_noticed":
-		return fmt.Sprintf(" Shorten the detection time (%s), at the cost of more probes, and of false alarms when processes wait for a core.", e.Parameters["liveness"])
-	case "step_told":
+	case inject.StepNoticed:
+		return fmt.Sprintf(" Shorten the detection time (%s), at the cost of more probes, and of false alarms when processes wait for a core.", inject.LivenessWords(e.Parameters))
+	case stepAdvertised:
 		return " Check how the edge learns of the host (gratuitous ARP of the hypervisor), and delays in its BGP speaker, such as FRR's coalesce-time."
-	case "step_passed":
+	case stepPassed:
 		return " That is the reflector: FRR batches updates for its coalesce-time (router bgp: coalesce-time 0). When an edge fails, the reflector's BFD has to detect that first."
-	case "step_written":
+	case inject.StepWritten:
 		return " That is the edge itself, from the update to its tables: check its CPU time."
 	}
 	return " The tables are correct long before: check what the end systems and other edges still have to learn."

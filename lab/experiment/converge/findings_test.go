@@ -3,6 +3,7 @@ package converge
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/inject"
@@ -12,7 +13,7 @@ import (
 // convergeRun is four rounds of two cases: a move takes the kernel twice as long as Selvage,
 // and the reflector's loss costs it packets; change bends each event.
 func convergeRun(change func(*result.Sample)) result.Result {
-	r := result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{"liveness": "BFD every 50ms × 3"}}
+	r := result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{"liveness": result.Time(50 * time.Millisecond), "multiplier": result.Count(3)}}
 	for round := 1; round <= 4; round++ {
 		for i, name := range []string{"kernel", "selvage"} {
 			outage, lost := []float64{113, 55}[i], []float64{900, 450}[i]
@@ -79,14 +80,14 @@ func TestConvergeVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verdict(convergeRun(c.change))
-			text := v.Sentence + "\n" + experimenttest.Lines(v)
+			text := v.String() + "\n" + experimenttest.Lines(v)
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s", want, text)
 				}
 			}
 			if v.Refused != c.refused {
-				t.Errorf("refused %t: %s", v.Refused, v.Sentence)
+				t.Errorf("refused %t: %s", v.Refused, v.String())
 			}
 		})
 	}

@@ -30,6 +30,9 @@ func Cases() []string { return []string{Move, EdgeLoss, LinkLoss, RRRestart, RRL
 // Metrics of an event, beside those of a kill.
 const (
 	Flows = "flows"
+
+	stepAdvertised = "step_told"
+	stepPassed     = "step_passed"
 	// Open are the flows that had not gone on when the event was undone.
 	Open = "open"
 	// Followed is from the fault to the first packet of the last flow that went on, in ms.
@@ -66,10 +69,10 @@ func Ways(r result.Result, caseName string) []string {
 // Steps are the parts of the time from a fault until the last flow resumed, in order.
 func Steps() []inject.Step {
 	return []inject.Step{
-		{Metric: "step_noticed", Title: "until BFD detected it"},
-		{Metric: "step_told", Title: "until an edge advertised it"},
-		{Metric: "step_passed", Title: "until the reflector advertised it"},
-		{Metric: "step_written", Title: "until an edge used the new path"},
+		{Metric: inject.StepNoticed, Title: "until BFD detected it"},
+		{Metric: stepAdvertised, Title: "until an edge advertised it"},
+		{Metric: stepPassed, Title: "until the reflector advertised it"},
+		{Metric: inject.StepWritten, Title: "until an edge used the new path"},
 		{Metric: "step_followed", Title: "until the last flow resumed"},
 	}
 }

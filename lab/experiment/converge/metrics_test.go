@@ -29,7 +29,7 @@ func withEvents(target, caseName string, round int, outages ...float64) result.S
 }
 
 func convergeOf(samples ...result.Sample) result.Result {
-	return result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{}, Samples: samples}
+	return result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{}, Samples: samples}
 }
 
 // Outages are pooled over the flows of all events that hit some, and ratios are of same rounds.

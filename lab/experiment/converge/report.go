@@ -114,7 +114,7 @@ func (v view) Columns() []string {
 func (v view) Blocks() []convergeBlock {
 	var blocks []convergeBlock
 	for _, caseName := range v.cases() {
-		b := convergeBlock{Case: caseName, Words: v.Parameters["fault_"+caseName]}
+		b := convergeBlock{Case: caseName, Words: v.Parameters.Text(faultParameter(caseName))}
 		for _, name := range v.Names() {
 			if row, ok := v.find(name, caseName, inject.OutageP99); ok {
 				b.Lines = append(b.Lines, v.line(row))

@@ -33,10 +33,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	defer p.Close()
 	p.Note("%s: %d events, about %s", strings.Join(c.Targets, ", "), len(plan), experiment.About(guess))
 	p.Begin("building fabrics", guess)
-	r = result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: c.parameters(), Samples: []result.Sample{},
-	}
+	r = console.Blank(Name, began, c.parameters())
 	testbed := &testbed{options: c, byName: map[string]*fabric.Fabric{}}
 	if r.Environment, err = inject.Environment(ctx, console.Version); err == nil {
 		err = c.takeAll(ctx, testbed, plan, pace, &r, p)
@@ -115,33 +112,28 @@ func describeOnce(r *result.Result, name string, n *fabric.Fabric) {
 
 // takeAll has everything happen as planned and appends to r what came of it, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, testbed *testbed, plan []experiment.Step, pace *experiment.Pace, r *result.Result, p *experiment.Progress) error {
-	for i, s := range plan {
-		p.Begin(s.String(), pace.Left(plan[i:]))
-		if err := testbed.provide(ctx, s.CaseName, r); err != nil {
-			return err
-		}
-		began := time.Now()
-		fabric := testbed.byName[s.Target]
-		r.Parameters["fault_"+s.CaseName] = fabric.Fault(s.CaseName).Words
-		sample, err := c.event(ctx, fabric, s.CaseName)
-		if ctx.Err() != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
-			return ctx.Err()
-		}
-		if err != nil {
-			sample = result.Sample{Metrics: map[string]float64{}, Error: err.Error()}
-			err = testbed.drop(s.Target)
-		}
-		sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s, time.Since(began))
-		p.Ended(eventOutcome(sample), pace.Left(plan[i+1:]))
-		if err != nil {
-			return err
-		}
+	taking := experiment.Taking[experiment.Step]{
+		Pace: pace, Outcome: eventOutcome,
+		Take: func(ctx context.Context, s experiment.Step) (result.Sample, error) { return c.take(ctx, testbed, s, r) },
 	}
-	return nil
+	return taking.All(ctx, plan, r, p)
+}
+
+// take has one event happen. A fabric in which that failed is removed; the error is of that, or
+// that there is no fabric.
+func (c *Command) take(ctx context.Context, testbed *testbed, s experiment.Step, r *result.Result) (result.Sample, error) {
+	began := time.Now()
+	if err := testbed.provide(ctx, s.CaseName, r); err != nil {
+		return experiment.Attempted(began, result.Sample{}, err), err
+	}
+	began = time.Now()
+	fabric := testbed.byName[s.Target]
+	r.Parameters[faultParameter(s.CaseName)] = result.Words(fabric.Fault(s.CaseName).Words)
+	sample, err := c.event(ctx, fabric, s.CaseName)
+	if err != nil && ctx.Err() == nil {
+		return experiment.Attempted(began, result.Sample{}, err), testbed.drop(s.Target)
+	}
+	return sample, nil
 }
 
 // eventOutcome is an event in a few words.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -54,7 +55,7 @@ func TestEgressQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := egressPace().Left(climbSteps(c.plan())); left > 2*time.Minute {
+	if left := egressPace().Left(experiment.Steps(c.plan())); left > 2*time.Minute {
 		t.Errorf("--quick is planned to take %s", left)
 	}
 	if c.Rounds < stats.MinRounds || !slices.Equal(c.Targets, []string{"kernel", "selvage"}) {

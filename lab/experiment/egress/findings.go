@@ -18,11 +18,11 @@ func verdict(r result.Result) result.Verdict {
 	v := result.Verdict{Findings: e.findings()}
 	switch why := refuse(r, e.DUT, e.setting); {
 	case e.DUT == "":
-		v.Refused, v.Sentence = true, "No verdict: no tunnel was measured, so there are no stages to compare."
+		v.Refuse("no tunnel was measured, so there are no stages to compare", "")
 	case why != "":
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, lower --wire, or raise --rounds or --duration."
+		v.Refuse(why, "Quiet the machine, lower --wire, or raise --rounds or --duration: a stage loses a few percent on good paths, which noise hides or mimics.")
 	default:
-		v.Sentence = e.sentence()
+		v.Headline, v.Explanation = e.answer()
 	}
 	return v
 }
@@ -78,15 +78,14 @@ func (e evidence) title(name string) string {
 
 // wire is the wires' rate in words, "" without one.
 func (e evidence) wire() string {
-	rate := e.Parameters["wire_gbit"]
-	if e.setting.Free || rate == "" {
+	if e.setting.Free {
 		return ""
 	}
-	return rate + " Gbit/s"
+	return rateWords(e.Parameters)
 }
 
-// sentence is the verdict when there is one.
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s keeps %s of node-to-node throughput through the tunnel, and %s through the gateway with NAT",
 		diagnose.UpperFirst(e.title(e.DUT)), e.kept(e.DUT, StageTunnel), e.kept(e.DUT, StageEgress))
@@ -101,10 +100,12 @@ func (e evidence) sentence() string {
 		}
 	}
 	b.WriteString(".")
+	var sentences []string
 	if c, ok := e.Target(e.DUT); ok {
-		fmt.Fprintf(&b, " Headers alone would leave %.3f ×.", 1-c.HeaderTax)
+		sentences = append(sentences, fmt.Sprintf("Headers alone would leave %.3f ×.", 1-c.HeaderTax))
 	}
-	return b.String() + e.unlimited() + e.opened()
+	sentences = append(append(sentences, e.unlimited()...), e.opened()...)
+	return b.String(), strings.Join(sentences, " ")
 }
 
 // kept is the ratio of a stage to the lowest one with its interval.
@@ -114,32 +115,32 @@ func (e evidence) kept(name, stage string) string {
 }
 
 // unlimited is what egress carries where the cores are the limit.
-func (e evidence) unlimited() string {
+func (e evidence) unlimited() []string {
 	row, ok := e.find(e.DUT, unlimitedAt(StageEgress), stats.Decisive)
 	if !ok {
-		return ""
+		return nil
 	}
-	text := fmt.Sprintf(" Where the shared cores are the limit, egress carries %s Gbit/s", stats.Figure(row.Median))
+	text := fmt.Sprintf("Where the shared cores are the limit, egress carries %s Gbit/s", stats.Figure(row.Median))
 	if rival, ok := e.find(e.DUT, unlimitedAt(StageEgress), TCPRival); ok {
 		text += fmt.Sprintf(", %s the kernel %s", stats.Ratio(rival.Ratio), diagnose.Bounds(rival))
 	}
 	if nat, ok := e.find(e.DUT, unlimitedAt(StageEgress), NATKept); ok {
 		text += fmt.Sprintf(", and NAT keeps %.3f × %s of routed throughput on the same edge", nat.Ratio, diagnose.Bounds(nat))
 	}
-	return text + "."
+	return []string{text + "."}
 }
 
 // opened is how many connections a second are translated.
-func (e evidence) opened() string {
+func (e evidence) opened() []string {
 	row, ok := e.find(e.DUT, Stage{Name: StageEgress}, ConnRate)
 	if !ok {
-		return ""
+		return nil
 	}
-	text := fmt.Sprintf(" It opens %s connections a second", stats.Figure(row.Median))
+	text := fmt.Sprintf("It opens %s connections a second", stats.Figure(row.Median))
 	if rival, ok := e.find(e.DUT, Stage{Name: StageEgress}, ConnRival); ok {
 		text += fmt.Sprintf(", %s the kernel's masquerade %s", stats.Ratio(rival.Ratio), diagnose.Bounds(rival))
 	}
-	return text + "."
+	return []string{text + "."}
 }
 
 // underTest is the target that a verdict on r is about, "" for none.

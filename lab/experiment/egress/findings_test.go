@@ -15,7 +15,7 @@ import (
 func stagesRun(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name,
-		Parameters:  map[string]string{"rounds": "5", "wire_gbit": "5", "underlay_mtu": "9000"},
+		Parameters:  result.Parameters{"rounds": result.Count(5), "wire_rate": result.Of(result.Number(5)).In("Gbit/s"), "underlay_mtu": result.Count(9000).In("bytes")},
 		Environment: result.Environment{Cores: 2, Offloads: map[string]map[string]bool{"underlay": {"tx-tcp-segmentation": true, "rx-gro": false}}},
 	}
 	figures := map[string]map[string]float64{
@@ -61,15 +61,15 @@ func bend(r *result.Result, target, caseName, metric string, by float64) {
 func TestEgressVerdict(t *testing.T) {
 	v := verdict(stagesRun(nil))
 	if v.Refused {
-		t.Fatal(v.Sentence)
+		t.Fatal(v.String())
 	}
 	for _, want := range []string{
 		"Selvage keeps 0.994 × [0.994, 0.994] of node-to-node throughput through the tunnel, and 0.994 ×", "on wires of 5 Gbit/s",
 		"the kernel keeps 0.988 × and 0.806 ×", "Headers alone would leave 0.994 ×", "egress carries 18.0 Gbit/s, 1.49 × the kernel",
 		"opens 14,000 connections a second, 1.75 × the kernel's masquerade",
 	} {
-		if !strings.Contains(v.Sentence, want) {
-			t.Errorf("no %q in %s", want, v.Sentence)
+		if !strings.Contains(v.String(), want) {
+			t.Errorf("no %q in %s", want, v.String())
 		}
 	}
 	// The study's order: node to node, offloads, checksum, stages.
@@ -147,13 +147,13 @@ func TestEgressRefused(t *testing.T) {
 		},
 	} {
 		v := verdict(stagesRun(change))
-		if !v.Refused || !strings.Contains(v.Sentence, want) {
-			t.Errorf("%+v, want %q", v.Sentence, want)
+		if !v.Refused || !strings.Contains(v.String(), want) {
+			t.Errorf("%+v, want %q", v.String(), want)
 		}
 	}
 	// The rival's noise is said, and does not refuse.
 	v := verdict(stagesRun(func(r *result.Result) { noisy(r, "kernel", "egress") }))
-	if v.Refused || strings.Contains(v.Sentence, "; the kernel") || !strings.Contains(experimenttest.Lines(v), "Do not rely on the figures of the kernel") {
+	if v.Refused || strings.Contains(v.String(), "; the kernel") || !strings.Contains(experimenttest.Lines(v), "Do not rely on the figures of the kernel") {
 		t.Errorf("%+v", v)
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -63,9 +63,8 @@ func (e evidence) nodeToNode() []result.Finding {
 
 // payload is what the wires' rate leaves to TCP on the lowest stage in Gbit/s, 0 without a rate.
 func (e evidence) payload() float64 {
-	rate, _ := strconv.ParseFloat(e.Parameters["wire_gbit"], 64)
-	mtu, _ := strconv.ParseFloat(e.Parameters["underlay_mtu"], 64)
-	mss, ok := e.find(e.DUT, e.at(StageNode), "mss")
+	rate, mtu := e.Parameters.Number(wireRate), e.Parameters.Number("underlay_mtu")
+	mss, ok := e.find(e.DUT, e.at(StageNode), measure.MSS)
 	if e.setting.Free || !ok || mtu == 0 {
 		return 0
 	}
@@ -146,7 +145,7 @@ func (e evidence) stages() []result.Finding {
 			if c, ok := e.Target(name); ok && stage == StageTunnel {
 				text += fmt.Sprintf(" (headers alone would leave %.3f ×)", 1-c.HeaderTax)
 			}
-			if cost, ok := e.find(name, e.at(stage), "cpu_per_gb"); ok {
+			if cost, ok := e.find(name, e.at(stage), measure.CPUPerGB); ok {
 				text += fmt.Sprintf(" at %s CPU s/GB", stats.Figure(cost.Median))
 			}
 			words = append(words, text)
@@ -268,21 +267,21 @@ func (e evidence) worst() []result.Finding {
 // cause looks for what distinguishes a stage from the one below.
 func (e evidence) cause(name, stage string) string {
 	here, below := e.at(stage), e.at(e.at(stage).Below())
-	mss, _ := e.find(name, here, "mss")
+	mss, _ := e.find(name, here, measure.MSS)
 	if c, ok := e.Target(name); ok && mss.N > 0 && mss.Median < float64(c.InnerMTU-72) {
 		return fmt.Sprintf("Its segments are %s bytes although %d fit: something on the path keeps them small. Look for a smaller MTU.", stats.Figure(mss.Median), c.InnerMTU-52)
 	}
 	if busy := e.working(name, here); busy >= diagnose.BusyCore {
 		return fmt.Sprintf("The cores are %.0f %% busy: they are the limit. See the CPU per gigabyte, and lower --wire to see the path itself.", 100*busy)
 	}
-	retransmitted, _ := e.find(name, here, "retransmits")
-	before, _ := e.find(name, below, "retransmits")
+	retransmitted, _ := e.find(name, here, measure.Retransmits)
+	before, _ := e.find(name, below, measure.Retransmits)
 	if retransmitted.Lo > before.Hi {
 		return fmt.Sprintf("Retransmits rise from %s to %s a run: packets are lost or reordered there. Check the drop counters of queues and interfaces on both hosts (ip -s link, tc -s qdisc).",
 			stats.In(before.Median, "count"), stats.In(retransmitted.Median, "count"))
 	}
-	cost, _ := e.find(name, here, "cpu_per_gb")
-	beneath, _ := e.find(name, below, "cpu_per_gb")
+	cost, _ := e.find(name, here, measure.CPUPerGB)
+	beneath, _ := e.find(name, below, measure.CPUPerGB)
 	return fmt.Sprintf("Neither segments, retransmits nor full cores explain it; a gigabyte costs %s CPU seconds against %s below. Run it again with more rounds before you look further.",
 		stats.Figure(cost.Median), stats.Figure(beneath.Median))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -29,8 +30,8 @@ const ChecksumOff = "-csum-off"
 
 // Metrics of the instruments.
 const (
-	RRP50    = "rr_p50"    // µs
-	ConnRate = "conn_rate" // a second
+	RRP50    = measure.RRP50    // µs
+	ConnRate = measure.ConnRate // a second
 )
 
 // reverse ends the names of cases towards the workload.
@@ -38,6 +39,9 @@ const reverse = "-reverse"
 
 // FreeWire ends the names of cases in which the wires have no rate, before reverse.
 const FreeWire = "-free"
+
+// wireRate is the parameter that is the rate of the wires, 0 without a limit.
+const wireRate = "wire_rate"
 
 // Stage is what a case of the egress experiment measures.
 type Stage struct {
@@ -101,12 +105,12 @@ const (
 func figures() []stats.Metric {
 	return []stats.Metric{
 		{Case: "", Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
-		{Case: "", Name: "tcp_sent", Unit: "Gbit/s", Title: "TCP sent", Higher: true},
-		{Case: "", Name: "cpu_per_gb", Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
-		{Case: "", Name: "retransmits", Unit: "count", Title: "TCP retransmits", Higher: false},
-		{Case: "", Name: "mss", Unit: "bytes", Title: "TCP segment size", Higher: true},
+		{Case: "", Name: measure.TCPSent, Unit: "Gbit/s", Title: "TCP sent", Higher: true},
+		{Case: "", Name: measure.CPUPerGB, Unit: "CPU s/GB", Title: "CPU per gigabyte", Higher: false},
+		{Case: "", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
+		{Case: "", Name: measure.MSS, Unit: "bytes", Title: "TCP segment size", Higher: true},
 		{Case: "", Name: RRP50, Unit: "µs", Title: "TCP round trip p50, 1 B", Higher: false},
-		{Case: "", Name: "rr_p99", Unit: "µs", Title: "TCP round trip p99, 1 B", Higher: false},
+		{Case: "", Name: measure.RRP99, Unit: "µs", Title: "TCP round trip p99, 1 B", Higher: false},
 		{Case: "", Name: ConnRate, Unit: "1/s", Title: "Connections", Higher: true},
 	}
 }
@@ -264,15 +268,12 @@ func (c egressRatio) row(r result.Result, name string, stage Stage) (result.Row,
 	return row, true
 }
 
-// egressReason is why a verdict on the stages needs quiet figures.
-const egressReason = "A stage loses a few percent on good paths, which such noise hides or mimics"
-
 // refuse says, without a final stop, why nothing may be concluded about the stages of a
 // target in a setting, or "" when something may.
 func refuse(r result.Result, target string, setting Stage) string {
 	for _, name := range []string{StageNode, StageTunnel, StageEgress} {
 		caseName := setting.At(name).Case()
-		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: caseName, Metric: stats.Decisive, Words: "throughput", Reason: egressReason}); why != "" {
+		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: caseName, Metric: stats.Decisive, Words: "throughput"}); why != "" {
 			return why + " (" + caseName + ")"
 		}
 	}

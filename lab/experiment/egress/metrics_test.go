@@ -11,7 +11,7 @@ import (
 
 // stages is a result with a figure of every case in three rounds, the rounds a percent apart.
 func stages(figures map[string]map[string]float64) result.Result {
-	r := result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{"rounds": "3"}}
+	r := result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{"rounds": result.Count(3)}}
 	for _, target := range []string{"plain", "kernel", "selvage", "kernel-csum-off"} {
 		for round := 1; round <= 3; round++ {
 			for _, caseName := range []string{"node", "tunnel", "routed", "egress", "node-free", "tunnel-free"} {

@@ -93,12 +93,3 @@ func (c *Command) climbs(target string, s climb) bool {
 
 // egressPace guesses the time that a sample takes besides measuring.
 func egressPace() *experiment.Pace { return &experiment.Pace{First: 600 * time.Millisecond} }
-
-// climbSteps are climbs as far as the estimate of time needs them.
-func climbSteps(all []climb) []experiment.Step {
-	list := make([]experiment.Step, len(all))
-	for i, s := range all {
-		list[i] = s.Step
-	}
-	return list
-}

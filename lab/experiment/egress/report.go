@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -22,18 +23,23 @@ func (v view) find(target string, stage Stage, metric string) (result.Row, bool)
 
 // Rate is the rate of the wires for people, "" without one.
 func (v view) Rate() string {
-	if rate := v.Parameters["wire_gbit"]; rate != "0" && rate != "" {
-		return rate + " Gbit/s"
+	return rateWords(v.Parameters)
+}
+
+// rateWords is the rate of the wires for people, "" without one.
+func rateWords(p result.Parameters) string {
+	if p.Number(wireRate) == 0 {
+		return ""
 	}
-	return ""
+	return p[wireRate].String()
 }
 
 // Underlay is the MTU of the wires for people.
-func (v view) Underlay() string { return v.Parameters["underlay_mtu"] }
+func (v view) Underlay() int { return v.Parameters.Int("underlay_mtu") }
 
 // Lengths are the times of the samples.
 func (v view) Lengths() string {
-	return v.Parameters["duration"] + ", " + v.Parameters["sample"]
+	return fmt.Sprintf("%s of TCP throughput, %s of round trips and connections", v.Parameters.Time("duration"), v.Parameters.Time("sample"))
 }
 
 // Cards are the four figures that the stages is judged by.
@@ -144,8 +150,8 @@ func (v view) stageLine(name string, stage Stage) (stageLine, bool) {
 		return "–"
 	}
 	l := stageLine{
-		Name: name, Color: v.Color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure("tcp_sent", ""),
-		Node: "–", Loss: "–", Header: "–", CPU: figure("cpu_per_gb", ""), Retransmits: figure("retransmits", "count"), MSS: figure("mss", "count"),
+		Name: name, Color: v.Color(name), Stage: stage.Name, Received: stats.Figure(row.Median), Sent: figure(measure.TCPSent, ""),
+		Node: "–", Loss: "–", Header: "–", CPU: figure(measure.CPUPerGB, ""), Retransmits: figure(measure.Retransmits, "count"), MSS: figure(measure.MSS, "count"),
 	}
 	if row.Ratio > 0 {
 		l.Node = fmt.Sprintf("%.3f", row.Ratio)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -122,7 +123,7 @@ func stagesPanel(bars []stageBar, color, name string) template.HTML {
 // Costs are the other figures by stage, one panel each, the targets side by side.
 func (v view) Costs() []chart.Figure {
 	setting := Stage{}
-	if _, ok := v.find(v.DUT, setting.At(StageNode), "cpu_per_gb"); !ok {
+	if _, ok := v.find(v.DUT, setting.At(StageNode), measure.CPUPerGB); !ok {
 		setting.Free = true
 	}
 	var figures []chart.Figure
@@ -130,7 +131,7 @@ func (v view) Costs() []chart.Figure {
 		metric, title, unit string
 		setting             Stage
 	}{
-		{"cpu_per_gb", "CPU per gigabyte", "CPU seconds of all cores, lower is better", setting},
+		{measure.CPUPerGB, "CPU per gigabyte", "CPU seconds of all cores, lower is better", setting},
 		{RRP50, "Round trip, 1 byte", "µs, p50, lower is better", Stage{}},
 		{ConnRate, "Connections", "a second, many at once, higher is better", Stage{}},
 	} {

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 // an error the result holds what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	steps := c.plan()
-	guess := egressPace().Left(climbSteps(steps))
+	guess := egressPace().Left(experiment.Steps(steps))
 	p := experiment.NewProgress(console.Err, len(steps))
 	defer p.Close()
 	p.Note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(steps), experiment.About(guess))
@@ -53,49 +52,36 @@ func (c *Command) prepare(ctx context.Context, all *exits, r *result.Result, ver
 
 // takeAll takes the samples of steps and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, all *exits, steps []climb, r *result.Result, p *experiment.Progress) error {
-	pace, left := egressPace(), climbSteps(steps)
-	for i, s := range steps {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		sample := c.take(ctx, all.byName[s.Target], s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
-			return err
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(climbOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[climb]{
+		Pace: egressPace(), Outcome: climbOutcome,
+		Take: func(ctx context.Context, s climb) (result.Sample, error) {
+			return c.take(ctx, all.byName[s.Target], s), nil
+		},
 	}
-	return nil
+	return taking.All(ctx, steps, r, p)
 }
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":       strconv.Itoa(c.Rounds),
-		"stages":       strings.Join(c.Stages, ", "),
-		"measure":      strings.Join(c.Measure, ", "),
-		"directions":   strings.Join(c.Directions, ", "),
-		"order":        "each case of a round runs all targets in balanced order, from the lowest stage up; each has its own hosts and links from the first sample to the last, and only the rate of its wires changes",
-		"proof":        "before each sample, the target has seen the workload's own address (routed) or another one (egress)",
-		"wire_gbit":    strconv.FormatFloat(c.Wire, 'g', -1, 64),
-		"wire":         "token bucket filters on underlay and uplink, both ways; frames count with their Ethernet header; cases " + FreeWire + ", round trips and connections have no limit",
-		"underlay_mtu": strconv.Itoa(c.UnderlayMTU),
-		"duration":     c.Duration.String() + " of TCP throughput",
-		"sample":       c.Sample.String() + " of round trips and connections",
-		"at_once":      strconv.Itoa(c.AtOnce) + " connections",
-		"warmup":       fmt.Sprintf("%s of rest before each sample", experiment.SettleTime),
-		"pinning":      "TCP and connections: client on core 0, server on core 1; round trips: both on core 0",
-		"udp_checksum": "zero in every tunnel",
-		"tracking":     "the kernel tracks only what it translates; both keep connections equally long (RFC 4787, 5382)",
-		"troubleshoot": strconv.FormatBool(c.Troubleshoot),
+	p := result.Parameters{
+		"rounds":       result.Count(c.Rounds),
+		"stages":       result.Of(result.Texts(c.Stages)),
+		"measure":      result.Of(result.Texts(c.Measure)),
+		"directions":   result.Of(result.Texts(c.Directions)),
+		"order":        result.Words("each case of a round runs all targets in balanced order, from the lowest stage up; each has its own hosts and links from the first sample to the last, and only the rate of its wires changes"),
+		"proof":        result.Words("before each sample, the target has seen the workload's own address (routed) or another one (egress)"),
+		wireRate:       result.Of(result.Number(c.Wire)).In("Gbit/s"),
+		"wire":         result.Words("token bucket filters on underlay and uplink, both ways; frames count with their Ethernet header; cases " + FreeWire + ", round trips and connections have no limit"),
+		"underlay_mtu": result.Count(c.UnderlayMTU).In("bytes"),
+		"duration":     result.Time(c.Duration).Explained("of TCP throughput"),
+		"sample":       result.Time(c.Sample).Explained("of round trips and connections"),
+		"at_once":      result.Count(c.AtOnce).Explained("connections"),
+		"warmup":       result.Words(fmt.Sprintf("%s of rest before each sample", experiment.SettleTime)),
+		"pinning":      result.Words("TCP and connections: client on core 0, server on core 1; round trips: both on core 0"),
+		"udp_checksum": result.Words("zero in every tunnel"),
+		"tracking":     result.Words("the kernel tracks only what it translates; both keep connections equally long (RFC 4787, 5382)"),
+		"troubleshoot": result.Of(result.Bool(c.Troubleshoot)),
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
+	return console.Blank(Name, began, p)
 }

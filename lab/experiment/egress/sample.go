@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -17,15 +16,7 @@ import (
 func (c *Command) take(ctx context.Context, e *exit, s climb) result.Sample {
 	began := time.Now()
 	sample, err := c.attempt(ctx, e, s)
-	if sample.Metrics == nil {
-		sample.Metrics = map[string]float64{}
-	}
-	sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-	if err != nil {
-		sample.Error = err.Error()
-		sample.Duration = time.Since(began).Seconds()
-	}
-	return sample
+	return experiment.Attempted(began, sample, err)
 }
 
 func (c *Command) attempt(ctx context.Context, e *exit, s climb) (result.Sample, error) {
@@ -97,7 +88,7 @@ func climbOutcome(s result.Sample) string {
 	var words string
 	switch {
 	case s.Error != "":
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	case s.Metrics[measure.ConnRate] > 0:
 		words = figure(measure.ConnRate) + " connections a second"
 	case s.Metrics[measure.RRP50] > 0:

@@ -65,7 +65,7 @@ func TestFailoverPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := (&experiment.Pace{First: killExtra}).Left(stepsOf(c.plan())); took > most {
+		if took := (&experiment.Pace{First: killExtra}).Left(experiment.Steps(c.plan())); took > most {
 			t.Errorf("%q takes %s, want %s at most", args, took, most)
 		}
 	}

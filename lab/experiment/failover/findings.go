@@ -3,7 +3,6 @@ package failover
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
@@ -18,10 +17,10 @@ func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	if why := refuse(r, e.DUT); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+"."
+		v.Refuse(why, "")
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -63,21 +62,22 @@ func (e evidence) connections() (on, all float64) {
 // affected says whether any flow noticed a kill.
 func (e evidence) affected() bool { return len(stats.Pooled(e.kills, inject.OutageSeries)) > 0 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	on, all := e.connections()
 	survived := fmt.Sprintf("%s of %s TCP connections survived", stats.Figure(on), stats.Figure(all))
 	if on == all {
 		survived = fmt.Sprintf("all %s TCP connections survived", stats.Figure(all))
 	}
 	if !e.affected() {
-		return fmt.Sprintf("%s %s; no flow was affected, no packet was lost, and %s.", killed(e.what), times(len(e.kills)), survived)
+		return fmt.Sprintf("%s %s; no flow was affected, no packet was lost, and %s.", killed(e.what), times(len(e.kills)), survived), ""
 	}
-	text := fmt.Sprintf("%s %s; affected flows were silent for %s (p50), %s (p99), at most %s, and %s.",
+	headline = fmt.Sprintf("%s %s; affected flows were silent for %s (p50), %s (p99), at most %s, and %s.",
 		killed(e.what), times(len(e.kills)), e.ms(e.what, inject.OutageP50), e.ms(e.what, inject.OutageP99), e.ms(e.what, inject.OutageMax), survived)
 	if step, row := e.slowest(); row.N > 0 {
-		text += fmt.Sprintf(" The slowest step was the time %s: %s ms of the %s until the first packet.", step.Title, stats.Figure(row.Median), e.ms(e.what, inject.Repair))
+		explanation = fmt.Sprintf("The slowest step was the time %s: %s ms of the %s until the first packet.", step.Title, stats.Figure(row.Median), e.ms(e.what, inject.Repair))
 	}
-	return text
+	return headline, explanation
 }
 
 // killed is what was done, as a sentence begins.
@@ -158,7 +158,7 @@ func (e evidence) steps() result.Finding {
 		return result.Finding{}
 	}
 	found := result.Finding{Topic: "Steps", Text: "medians from fault to forwarding, in sequence: " + strings.Join(words, ", ") + "."}
-	if _, ok := stats.Find(e.Rows, e.DUT, e.what, "step_written"); !ok {
+	if _, ok := stats.Find(e.Rows, e.DUT, e.what, inject.StepWritten); !ok {
 		found = found.And(" These edges do not report when they wrote their tables, so that time is part of the step after detection.")
 	}
 	return found
@@ -171,17 +171,17 @@ func (e evidence) advice() result.Finding {
 		return result.Finding{}
 	}
 	switch step.Metric {
-	case "step_noticed":
-		detection, _ := strconv.ParseFloat(e.Parameters["detection_ms"], 64)
+	case inject.StepNoticed:
+		detection := inject.InMS(inject.Detection(e.Parameters))
 		if detection > 0 && row.Median > 2*detection {
 			return result.Finding{Topic: "Tune", Text: fmt.Sprintf("BFD should detect the failure within %s ms (%s) and took %s. Check that the edges' processes get enough CPU time, and raise their priority (systemd: CPUWeight).",
-				stats.Figure(detection), e.Parameters["liveness"], stats.Figure(row.Median))}
+				stats.Figure(detection), inject.LivenessWords(e.Parameters), stats.Figure(row.Median))}
 		}
 		return result.Finding{Topic: "Tune", Text: fmt.Sprintf("most of the time is failure detection (%s). Lower spec.underlay.bfd.interval to shorten it, at the cost of more probes, and of false alarms when an edge's process waits for a core.",
-			e.Parameters["liveness"])}
-	case "step_written":
+			inject.LivenessWords(e.Parameters))}
+	case inject.StepWritten:
 		return result.Finding{Topic: "Tune", Text: "the edges take long to write their tables; check their load, and the number of egress policies."}
-	case "step_announced":
+	case stepAnnounced:
 		return result.Finding{Topic: "Tune", Text: "the new owner takes long to announce the addresses; smaller pools take less."}
 	}
 	return result.Finding{Topic: "Tune", Text: "the edges finish long before packets flow. Check what learns the moved addresses behind them: switches that limit or delay gratuitous ARP, and hosts that ignore it (net.ipv4.conf.*.arp_accept matters for new entries only)."}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/inject"
@@ -14,7 +15,7 @@ import (
 func failoverRun(what string, change func(*result.Sample)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name,
-		Parameters: map[string]string{"what": what, "liveness": "BFD every 50ms × 3", "detection_ms": "150"},
+		Parameters: result.Parameters{"what": result.Words(what), "liveness": result.Time(50 * time.Millisecond), "multiplier": result.Count(3)},
 	}
 	for round := 1; round <= 6; round++ {
 		s := result.Sample{
@@ -77,7 +78,7 @@ func TestFailoverVerdict(t *testing.T) {
 		"noisy":        {"tep", longer(inject.Noise, 150), true, []string{"No verdict: flows were silent for 150 ms"}, ""},
 	} {
 		v := verdict(failoverRun(c.what, c.change))
-		text := v.Sentence + "\n" + experimenttest.Lines(v)
+		text := v.String() + "\n" + experimenttest.Lines(v)
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, text)

@@ -17,13 +17,19 @@ const Name = "failover"
 // Steps are those parts, in order.
 func Steps() []inject.Step {
 	return []inject.Step{
-		{Metric: "step_noticed", Title: "until it was detected"},
-		{Metric: "step_written", Title: "until tables were written"},
-		{Metric: "step_announced", Title: "until addresses were announced"},
+		{Metric: inject.StepNoticed, Title: "until it was detected"},
+		{Metric: inject.StepWritten, Title: "until tables were written"},
+		{Metric: stepAnnounced, Title: "until addresses were announced"},
 		{Metric: "step_forwarded", Title: "until the first packet was forwarded"},
 		{Metric: "step_followed", Title: "until the last flow resumed"},
 	}
 }
+
+// stepAnnounced is the metric of a step, in ms.
+const stepAnnounced = "step_announced"
+
+// faultParameter is the name of the parameter that says what a fault is.
+func faultParameter(how string) string { return "fault_" + how }
 
 // Killed splits a case: "gateway" and "link-down" of "gateway/link-down".
 func Killed(caseName string) (what, how string) {

@@ -27,7 +27,7 @@ func killsOf(round int, caseName string, on float64, outages ...float64) result.
 }
 
 func failoverOf(samples ...result.Sample) result.Result {
-	return result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{}, Samples: samples}
+	return result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{}, Samples: samples}
 }
 
 func TestQuantile(t *testing.T) {

@@ -30,7 +30,7 @@ func (v view) what() string {
 	if cases := cases(v.Result); len(cases) > 0 {
 		return cases[0]
 	}
-	return v.Parameters["what"]
+	return v.Parameters.Text("what")
 }
 
 // find is a row of the summary of the subject.
@@ -162,7 +162,7 @@ func (v view) Lines() []caseLine {
 	var lines []caseLine
 	for _, caseName := range v.cases() {
 		_, how := Killed(caseName)
-		l := caseLine{Name: how, Words: v.Parameters["fault_"+how], All: how == "", Cells: []string{strconv.Itoa(len(Kills(v.Result, v.DUT, caseName)))}}
+		l := caseLine{Name: how, Words: v.Parameters.Text(faultParameter(how)), All: how == "", Cells: []string{strconv.Itoa(len(Kills(v.Result, v.DUT, caseName)))}}
 		if l.All {
 			l.Name = "all"
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -35,7 +33,7 @@ const (
 // measure builds the network and kills in it, and removes it again.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	plan, pace := c.plan(), &experiment.Pace{First: killExtra}
-	guess := pace.Left(stepsOf(plan))
+	guess := pace.Left(experiment.Steps(plan))
 	p := experiment.NewProgress(console.Err, len(plan))
 	defer p.Close()
 	p.Note("%s: %d kills, about %s", c.What, len(plan), experiment.About(guess))
@@ -47,14 +45,6 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	}
 	r.Duration = time.Since(began).Seconds()
 	return r, experiment.RemoveAll(ctx, err, network.close, p)
-}
-
-func stepsOf(plan []killStep) []experiment.Step {
-	steps := make([]experiment.Step, len(plan))
-	for i, s := range plan {
-		steps[i] = s.Step
-	}
-	return steps
 }
 
 // testbed is the network of a run.
@@ -88,7 +78,7 @@ func (c *Command) prepare(ctx context.Context, testbed *testbed, r *result.Resul
 	}
 	for _, f := range testbed.Faults {
 		if slices.Contains(c.Faults, f.Name) {
-			r.Parameters["fault_"+f.Name] = f.Words
+			r.Parameters[faultParameter(f.Name)] = result.Words(f.Words)
 		}
 	}
 	r.Targets = []result.Target{{Name: "selvage", Description: testbed.Description}}
@@ -113,28 +103,15 @@ func (c *Command) build(ctx context.Context, testbed *testbed) (err error) {
 
 // killAll kills as planned and appends to r what came of it, until ctx ends.
 func (c *Command) killAll(ctx context.Context, testbed *testbed, plan []killStep, r *result.Result, p *experiment.Progress) error {
-	pace, left := &experiment.Pace{First: killExtra}, stepsOf(plan)
-	for i, s := range plan {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		sample, err := c.killOnce(ctx, testbed, s)
-		if ctx.Err() != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("kill %d of %d", s.Round, len(plan))
-			return ctx.Err()
-		}
-		if err != nil {
-			sample.Error = err.Error()
-		}
-		if sample.Metrics == nil {
-			sample.Metrics = map[string]float64{}
-		}
-		sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(killOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[killStep]{
+		Pace: &experiment.Pace{First: killExtra}, Outcome: killOutcome,
+		Take: func(ctx context.Context, s killStep) (result.Sample, error) {
+			began := time.Now()
+			sample, err := c.killOnce(ctx, testbed, s)
+			return experiment.Attempted(began, sample, err), nil
+		},
 	}
-	return nil
+	return taking.All(ctx, plan, r, p)
 }
 
 // killOnce kills in a network that is good for that: after a kill that could not be
@@ -169,28 +146,22 @@ func killOutcome(s result.Sample) string {
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"what":          c.What,
-		"kills":         strconv.Itoa(c.Kills),
-		"faults":        strings.Join(c.Faults, ", "),
-		"order":         fmt.Sprintf("all faults in turn; each kill is undone, and the next follows when every edge reports the initial state; after %d kills the network is rebuilt, since edges hold back paths that fail often", killsPerNetwork),
-		"flows":         fmt.Sprintf("%d UDP flows, each with a packet every %s, which the target sends back", c.Flows, c.Interval),
-		"connections":   fmt.Sprintf("%d TCP connections, each with a line of 16 bytes every %s, which the target sends back", c.Connections, c.LineInterval),
-		"outage":        "the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + inject.AffectedSilence.String(),
-		"survival":      fmt.Sprintf("a connection survives when it resumes within %s without being reopened", inject.Survival),
-		"fault_time":    "when the first lost packet was sent",
-		"liveness":      fmt.Sprintf("BFD every %s × %d", c.Liveness, c.Multiplier),
-		"watch":         c.Watch.String() + " from the kill to its undoing, longer until all flows have resumed",
-		"quiet":         inject.QuietBefore.String() + " before the kill; the longest silence in it is noise",
-		"flow_interval": c.Interval.String(),
-		"detection_ms":  strconv.FormatFloat(float64(c.Liveness*time.Duration(c.Multiplier))/float64(time.Millisecond), 'g', -1, 64),
-		"pinning":       "none: the edges' processes need the cores too; edges run at nice -20, the ends of the flows at real-time priority",
+	p := result.Parameters{
+		"what":          result.Words(c.What),
+		"kills":         result.Count(c.Kills),
+		"faults":        result.Of(result.Texts(c.Faults)),
+		"order":         result.Words(fmt.Sprintf("all faults in turn; each kill is undone, and the next follows when every edge reports the initial state; after %d kills the network is rebuilt, since edges hold back paths that fail often", killsPerNetwork)),
+		"flows":         result.Count(c.Flows).Explained("UDP flows, each with a packet every %s, which the target sends back", c.Interval),
+		"connections":   result.Count(c.Connections).Explained("TCP connections, each with a line of 16 bytes every %s, which the target sends back", c.LineInterval),
+		"outage":        result.Words("the longest time without an answer in a flow, less the interval; of the flows that lost packets or were silent for " + inject.AffectedSilence.String()),
+		"survival":      result.Time(inject.Survival).Explained("within which a connection that survives resumes, without being reopened"),
+		"fault_time":    result.Words("when the first lost packet was sent"),
+		"watch":         result.Time(c.Watch).Explained("from the kill to its undoing, longer until all flows have resumed"),
+		"quiet":         result.Time(inject.QuietBefore).Explained("before the kill; the longest silence in it is noise"),
+		"flow_interval": result.Time(c.Interval),
+		"pinning":       result.Words("none: the edges' processes need the cores too; edges run at nice -20, the ends of the flows at real-time priority"),
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	inject.NoteLiveness(p, c.Liveness, c.Multiplier, "")
+	experiment.NoteBinary(p, c.SelvageBinary)
+	return console.Blank(Name, began, p)
 }

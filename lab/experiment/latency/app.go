@@ -78,18 +78,18 @@ func appLoops(duration time.Duration, rate int) []measure.AppOptions {
 }
 
 // appParameters describe the loop for the record.
-func appParameters(a *app, loops []measure.AppOptions) map[string]string {
-	p := map[string]string{
-		"app":         a.service.Description,
-		"app_guests":  "client and database behind host A, web service behind host B, so a request crosses between the hosts four times",
-		"app_cores":   "client, web service and database on the first core",
-		"app_latency": "for app and app_connect the service time, one request at a time",
+func appParameters(a *app, loops []measure.AppOptions) result.Parameters {
+	p := result.Parameters{
+		"app":         result.Words(a.service.Description),
+		"app_guests":  result.Words("client and database behind host A, web service behind host B, so a request crosses between the hosts four times"),
+		"app_cores":   result.Words("client, web service and database on the first core"),
+		"app_latency": result.Words("for app and app_connect the service time, one request at a time"),
 	}
 	for _, o := range loops {
 		if o.Rate > 0 {
-			p["app_rate"] = fmt.Sprintf("%d requests a second, each latency from when it was due, so it includes waiting (no coordinated omission)", o.Rate)
+			p["app_rate"] = result.Count(o.Rate).In("1/s").Explained("requests, each latency from when it was due, so it includes waiting (no coordinated omission)")
 		}
-		p["app_duration"] = o.Duration.String()
+		p["app_duration"] = result.Time(o.Duration)
 	}
 	return p
 }

@@ -312,7 +312,7 @@ func checkWay(ways map[string][]string, sample *result.Sample) {
 // brokenOutcome is a sample in a few words.
 func brokenOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return s.Case + ": FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return s.Case + ": " + experiment.Failure(s)
 	}
 	words := fmt.Sprintf("%s: p50 %s µs", s.Case, stats.Figure(s.Metrics[BrokenRTT]))
 	if share, ok := s.Metrics[LeftOut]; ok {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/result"
@@ -20,10 +18,10 @@ func verdict(r result.Result) result.Verdict {
 	e := newEvidence(r)
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds, --duration or --sample."
+		v.Refuse(why, "Quiet the machine, or raise --rounds, --duration or --sample: a firewall's part of a round trip is a few percent, which noise hides or mimics.")
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline = e.headline()
 	return v
 }
 
@@ -95,7 +93,8 @@ func (e evidence) timed() bool {
 	return slices.ContainsFunc(e.Rows, func(row result.Row) bool { return row.Metric == RRP50 })
 }
 
-func (e evidence) sentence() string {
+// headline is the verdict when there is one.
+func (e evidence) headline() string {
 	bare, _ := stats.Find(e.Rows, e.DUT, e.key.Without().Case(), RRP50)
 	text := fmt.Sprintf("%s adds %s to the round trip of %s µs that %s takes %s",
 		diagnose.UpperFirst(firewall(e.key)), e.added(e.DUT, e.key), stats.Figure(bare.Median), e.who(e.DUT), where(e.key))
@@ -138,16 +137,16 @@ func (e evidence) added(name string, s Setting) string {
 
 // difference writes an interval of µs with the sign of its median.
 func difference(iv stats.Interval) string {
+	below := func(v float64) bool { return v <= -0.005 } // what is less is written as zero
 	digits := func(v float64) string {
-		text := strconv.FormatFloat(math.Abs(v), 'f', 2, 64)
-		if v < 0 && text != "0.00" {
-			return "−" + text
+		if below(v) {
+			return fmt.Sprintf("−%.2f", -v)
 		}
-		return text
+		return fmt.Sprintf("%.2f", math.Abs(v))
 	}
-	sign := ""
-	if !strings.HasPrefix(digits(iv.Median), "−") {
-		sign = "+"
+	sign := "+"
+	if below(iv.Median) {
+		sign = ""
 	}
 	return fmt.Sprintf("%s%s µs [%s, %s]", sign, digits(iv.Median), digits(iv.Lo), digits(iv.Hi))
 }

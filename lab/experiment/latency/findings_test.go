@@ -13,7 +13,7 @@ import (
 func latencyRun(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name,
-		Parameters: map[string]string{"rounds": "5", "scenarios": "same-host, two-hosts", "check_governor": "performance"},
+		Parameters: result.Parameters{"rounds": result.Count(5), "scenarios": result.Of(result.Texts{"same-host", "two-hosts"}), "check_governor": result.Words("performance")},
 	}
 	for round := 1; round <= 5; round++ {
 		wobble := 0.01 * float64(round)
@@ -81,11 +81,11 @@ func TestLatencySentence(t *testing.T) {
 	} {
 		v := verdict(latencyRun(c.change))
 		if v.Refused != c.refused {
-			t.Errorf("%s: refused %t, want %t: %s", name, v.Refused, c.refused, v.Sentence)
+			t.Errorf("%s: refused %t, want %t: %s", name, v.Refused, c.refused, v.String())
 		}
 		for _, want := range c.want {
-			if !strings.Contains(v.Sentence, want) {
-				t.Errorf("%s: %q, want %q", name, v.Sentence, want)
+			if !strings.Contains(v.String(), want) {
+				t.Errorf("%s: %q, want %q", name, v.String(), want)
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func TestLatencyFindings(t *testing.T) {
 		"nothing":     {nil, "a round trip no measurable time with Selvage (by 10,000 rules)"},
 		"undisturbed": {experimenttest.Figures("selvage", "", map[string]float64{RRP1: 15}), "Selvage adds +0.00 µs [0.00, 0.00] with 100 rules, +0.00 µs [0.00, 0.00] with 10,000 rules"},
 		"connections": {nil, "9,000 a second, many at once, with 10,000 rules, 4.50 × nftables' [4.50, 4.50]"},
-		"governor":    {func(r *result.Result) { r.Parameters["check_governor"] = "powersave" }, "the frequency governor is powersave"},
-		"hidden":      {func(r *result.Result) { r.Parameters["check_governor"] = "not visible" }, "frequencies are not visible"},
+		"governor":    {func(r *result.Result) { r.Parameters["check_governor"] = result.Words("powersave") }, "the frequency governor is powersave"},
+		"hidden":      {func(r *result.Result) { r.Parameters["check_governor"] = result.Words("not visible") }, "frequencies are not visible"},
 		"instrument":  {experimenttest.Figures("kernel", "rules-0", map[string]float64{"rr_rtt": 30}), "the instrument itself stalled between transactions"},
 		"tail":        {experimenttest.Figures("selvage", "rules-100", map[string]float64{"rr_p9999": 500}), "Tail: the slowest of 10,000 transactions"},
 		"omission":    {experimenttest.Figures("selvage", "rules-0", map[string]float64{"open_p9999": 900}), "Omission: transactions that are due at fixed times have a p99.99 of 900 µs"},
@@ -118,7 +118,7 @@ func TestLatencyFindings(t *testing.T) {
 			delete(r.Samples[i].Metrics, RRP50)
 		}
 	}))
-	if got := rates.Sentence + experimenttest.Lines(rates); !strings.Contains(got, "no round trip was measured") || strings.Contains(got, "Noise:") {
+	if got := rates.String() + experimenttest.Lines(rates); !strings.Contains(got, "no round trip was measured") || strings.Contains(got, "Noise:") {
 		t.Errorf("rates alone: %s", got)
 	}
 	// A quiet run has no complaints.

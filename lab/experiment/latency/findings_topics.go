@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -46,20 +48,20 @@ func (e evidence) noisyPolicies() []result.Finding {
 // machine says what the machine does that makes latency noisy.
 func (e evidence) machine() []result.Finding {
 	var words []string
-	if governor := e.Parameters["check_governor"]; governor != "" && governor != "performance" && governor != "not visible" {
+	if governor := e.Parameters.Text(experiment.CheckGovernor); governor != "" && governor != "performance" && governor != experiment.NotVisible {
 		words = append(words, "the frequency governor is "+governor+" (cpupower frequency-set -g performance)")
 	}
-	if e.Parameters["check_turbo"] == "on" {
+	if e.Parameters.Bool(experiment.CheckTurbo) {
 		words = append(words, "turbo changes the frequency with the load")
 	}
-	if e.Parameters["check_smt"] == "1" {
+	if e.Parameters.Bool(experiment.CheckSMT) {
 		words = append(words, "cores share their hardware with a sibling (hyper-threading)")
 	}
 	var out []result.Finding
 	if len(words) > 0 {
 		out = append(out, result.Finding{Topic: "Machine", Text: strings.Join(words, "; ") + ". The NSX firewall study turned power saving off before it measured."})
 	}
-	if e.Parameters["check_governor"] == "not visible" {
+	if e.Parameters.Text(experiment.CheckGovernor) == experiment.NotVisible {
 		out = append(out, result.Finding{Topic: "Machine", Text: "frequencies are not visible here, as on most virtual machines, so whether the physical host's power saving affects the figures is unknown. Interleaved rounds guard against it."})
 	}
 	return out
@@ -69,7 +71,7 @@ func (e evidence) machine() []result.Finding {
 func (e evidence) crossChecked() []result.Finding {
 	worst, at := 0.0, ""
 	for _, s := range e.Samples {
-		mean, byRate := s.Metrics["rr_mean"], s.Metrics["rr_rtt"]
+		mean, byRate := s.Metrics[measure.RRMean], s.Metrics[measure.RRByRate]
 		if s.Error != "" || mean == 0 || byRate == 0 || s.Metrics["pairs"] > 1 {
 			continue
 		}
@@ -80,7 +82,7 @@ func (e evidence) crossChecked() []result.Finding {
 	if worst <= crossCheck {
 		return nil
 	}
-	return []result.Finding{{Topic: "Instrument", Text: fmt.Sprintf("the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", diagnose.Share(worst), at)}}
+	return []result.Finding{{Topic: "Instrument", Text: fmt.Sprintf("the time by rate (10⁶ over transactions a second, netperf's way) and the histogram's mean differ by %s (%s): the instrument itself stalled between transactions. Compare medians, or quiet the machine.", stats.Share(worst), at)}}
 }
 
 // study sets the scenarios beside the NSX firewall study's.
@@ -194,7 +196,7 @@ func (e evidence) bulk() []result.Finding {
 func (e evidence) tail() []result.Finding {
 	var words []string
 	for _, s := range Settings(e.Result) {
-		row, ok := stats.Find(e.Rows, e.DUT, s.Case(), "rr_p9999")
+		row, ok := stats.Find(e.Rows, e.DUT, s.Case(), measure.RRP9999)
 		if !ok || !row.Distinguishable || row.Ratio < longTail {
 			continue
 		}
@@ -209,8 +211,8 @@ func (e evidence) tail() []result.Finding {
 // omission says what the closed loop did not see.
 func (e evidence) omission() []result.Finding {
 	bare := Setting{Scenario: TwoHosts, Pairs: 1}.Case()
-	open, ok := stats.Find(e.Rows, e.DUT, bare, "open_p9999")
-	closed, okClosed := stats.Find(e.Rows, e.DUT, bare, "rr_p9999")
+	open, ok := stats.Find(e.Rows, e.DUT, bare, openP9999)
+	closed, okClosed := stats.Find(e.Rows, e.DUT, bare, measure.RRP9999)
 	if !ok || !okClosed || open.Median < omitted*closed.Median {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -24,16 +25,20 @@ const (
 // Metrics of the latency experiment that others speak of by name. RRAdded, RRP1Added and
 // RR1Added are on rows alone; Summarise computes them (see Added).
 const (
-	RRP50    = "rr_p50"    // µs, TCP_RR of 1024 bytes both ways
-	RRP1     = "rr_p1"     // µs, of its fastest hundredth, which others' work on the cores hardly touches
-	RR1P50   = "rr1_p50"   // µs, of 1 byte
-	RRAdded  = "rr_added"  // µs over the same target without a firewall
-	RR1Added = "rr1_added" // µs
+	RRP50    = measure.RRP50 // µs, TCP_RR of 1024 bytes both ways
+	RRP1     = measure.RRP1  // µs, of its fastest hundredth, which others' work on the cores hardly touches
+	RR1P50   = "rr1_p50"     // µs, of 1 byte
+	RRAdded  = "rr_added"    // µs over the same target without a firewall
+	RR1Added = "rr1_added"   // µs
 	// RRP1Added is the same of the fastest hundredth, in µs.
 	RRP1Added = "rr_p1_added"
-	CRRRate   = "crr_rate"  // transactions a second, each over a connection of its own, one at a time
-	ConnRate  = "conn_rate" // the same, many at once
-	UDPRate   = "udp_pps"   // kpps received, one way
+	CRRRate   = measure.CRRRate  // transactions a second, each over a connection of its own, one at a time
+	ConnRate  = measure.ConnRate // the same, many at once
+	openP50   = "open_p50"       // µs, open loop
+	openP9999 = "open_p9999"
+	udpRRP50  = "udprr_p50"     // µs, UDP_RR of 1 byte
+	appP50    = "app_p50"       // µs, HTTP requests, one at a time
+	UDPRate   = measure.UDPRate // kpps received, one way
 )
 
 // Setting is what a case of the latency experiment has.
@@ -143,7 +148,7 @@ func policedCases(r result.Result) []string {
 
 // scenarioAsked says whether the run was to have a scenario.
 func scenarioAsked(r result.Result, scenario string) bool {
-	return slices.Contains(strings.Split(r.Parameters["scenarios"], ", "), scenario)
+	return slices.Contains(r.Parameters.Texts("scenarios"), scenario)
 }
 
 // policedValues are Values, also by the other names of a case.
@@ -186,21 +191,21 @@ func figures() []stats.Metric {
 	metrics := []stats.Metric{
 		{Case: "", Name: RRP50, Unit: "µs", Title: "TCP round trip p50, 1024 B", Higher: false},
 		{Case: "", Name: RRP1, Unit: "µs", Title: "TCP round trip p1, 1024 B", Higher: false},
-		{Case: "", Name: "rr_p99", Unit: "µs", Title: "TCP round trip p99, 1024 B", Higher: false},
-		{Case: "", Name: "rr_p999", Unit: "µs", Title: "TCP round trip p99.9, 1024 B", Higher: false},
-		{Case: "", Name: "rr_p9999", Unit: "µs", Title: "TCP round trip p99.99, 1024 B", Higher: false},
-		{Case: "", Name: "rr_rtt", Unit: "µs", Title: "TCP round trip by rate, 1024 B", Higher: false},
-		{Case: "", Name: "rr_rate", Unit: "1/s", Title: "TCP transactions, 1024 B", Higher: true},
+		{Case: "", Name: measure.RRP99, Unit: "µs", Title: "TCP round trip p99, 1024 B", Higher: false},
+		{Case: "", Name: measure.RRP999, Unit: "µs", Title: "TCP round trip p99.9, 1024 B", Higher: false},
+		{Case: "", Name: measure.RRP9999, Unit: "µs", Title: "TCP round trip p99.99, 1024 B", Higher: false},
+		{Case: "", Name: measure.RRByRate, Unit: "µs", Title: "TCP round trip by rate, 1024 B", Higher: false},
+		{Case: "", Name: measure.RRRate, Unit: "1/s", Title: "TCP transactions, 1024 B", Higher: true},
 		{Case: "", Name: RR1P50, Unit: "µs", Title: "TCP round trip p50, 1 B", Higher: false},
 		{Case: "", Name: "rr1_p99", Unit: "µs", Title: "TCP round trip p99, 1 B", Higher: false},
-		{Case: "", Name: "open_p50", Unit: "µs", Title: "TCP round trip p50, open loop", Higher: false},
+		{Case: "", Name: openP50, Unit: "µs", Title: "TCP round trip p50, open loop", Higher: false},
 		{Case: "", Name: "open_p99", Unit: "µs", Title: "TCP round trip p99, open loop", Higher: false},
-		{Case: "", Name: "open_p9999", Unit: "µs", Title: "TCP round trip p99.99, open loop", Higher: false},
+		{Case: "", Name: openP9999, Unit: "µs", Title: "TCP round trip p99.99, open loop", Higher: false},
 		{Case: "", Name: CRRRate, Unit: "1/s", Title: "Connections, one at a time", Higher: true},
-		{Case: "", Name: "crr_p50", Unit: "µs", Title: "Connect, ask and close p50", Higher: false},
-		{Case: "", Name: "crr_p99", Unit: "µs", Title: "Connect, ask and close p99", Higher: false},
+		{Case: "", Name: measure.CRRP50, Unit: "µs", Title: "Connect, ask and close p50", Higher: false},
+		{Case: "", Name: measure.CRRP99, Unit: "µs", Title: "Connect, ask and close p99", Higher: false},
 		{Case: "", Name: ConnRate, Unit: "1/s", Title: "Connections, many at once", Higher: true},
-		{Case: "", Name: "udprr_p50", Unit: "µs", Title: "UDP round trip p50, 1 B", Higher: false},
+		{Case: "", Name: udpRRP50, Unit: "µs", Title: "UDP round trip p50, 1 B", Higher: false},
 		{Case: "", Name: "udprr_p99", Unit: "µs", Title: "UDP round trip p99, 1 B", Higher: false},
 		{Case: "", Name: UDPRate, Unit: "kpps", Title: "UDP packets received, one way", Higher: true},
 		{Case: "", Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
@@ -345,9 +350,6 @@ func inMicroseconds(metric string, values map[int]float64) map[int]float64 {
 	return times
 }
 
-// latencyReason is why a verdict on latency needs quiet figures.
-const latencyReason = "A firewall's part of a round trip is a few percent, which such noise hides or mimics"
-
 // refuseAdded says, without a final stop, why nothing may be concluded about what a case
 // adds for a target, or "" when something may.
 func refuseAdded(r result.Result, target, caseName string) string {
@@ -356,7 +358,7 @@ func refuseAdded(r result.Result, target, caseName string) string {
 		return caseName + " is not a case of this experiment"
 	}
 	for _, s := range []Setting{setting.Without(), setting} {
-		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: s.Case(), Metric: RRP50, Words: "round trip", Reason: latencyReason}); why != "" {
+		if why := stats.UnreliableFor(r, target, stats.Basis{CaseName: s.Case(), Metric: RRP50, Words: "round trip"}); why != "" {
 			return why + " (" + s.Case() + ")"
 		}
 	}

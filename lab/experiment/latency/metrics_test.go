@@ -23,7 +23,7 @@ func measuredFirewalls(target, caseName, metric string, values ...float64) []res
 
 func latencyResult(groups ...[]result.Sample) result.Result {
 	r := experimenttest.Of(groups...)
-	r.Experiment, r.Parameters = Name, map[string]string{"scenarios": "same-host, two-hosts"}
+	r.Experiment, r.Parameters = Name, result.Parameters{"scenarios": result.Of(result.Texts{"same-host", "two-hosts"})}
 	return r
 }
 
@@ -99,7 +99,7 @@ func TestSummariseLatency(t *testing.T) {
 // Without its scenario two-hosts has no rows of that name.
 func TestSweepOnly(t *testing.T) {
 	r := latencyResult(measuredFirewalls("selvage", "rules-0", RRP50, 10), measuredFirewalls("selvage", "rules-100", RRP50, 11))
-	r.Parameters["scenarios"] = "same-host"
+	r.Parameters["scenarios"] = result.Of(result.Texts{"same-host"})
 	for _, row := range summarise(r) {
 		if !strings.HasPrefix(row.Case, "rules-") {
 			t.Errorf("row of %s", row.Case)

@@ -3,7 +3,6 @@ package latency
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -24,20 +23,14 @@ type policedStep struct {
 // these are what is held against each other. Both orders are balanced, and all samples of a
 // target with one policy are neighbours in each part.
 func (c *Command) plan() []policedStep {
-	settings := c.settings()
-	names := make([]string, len(settings))
-	for i := range settings {
-		names[i] = strconv.Itoa(i)
-	}
 	var steps []policedStep
 	targets := stats.Balanced(c.Targets, c.Rounds)
-	for i, order := range stats.Balanced(names, c.Rounds) {
-		add := func(target, name string, roundTrips bool) {
-			at, _ := strconv.Atoi(name) // it was made above
-			if target == "plain" && settings[at].Rules > 0 {
+	for i, order := range stats.Balanced(c.settings(), c.Rounds) {
+		add := func(target string, setting Setting, roundTrips bool) {
+			if target == "plain" && setting.Rules > 0 {
 				return
 			}
-			for _, s := range c.samples(settings[at], target) {
+			for _, s := range c.samples(setting, target) {
 				if s.roundTrip() == roundTrips {
 					s.Round, s.Target = i+1, target
 					steps = append(steps, s)
@@ -45,13 +38,13 @@ func (c *Command) plan() []policedStep {
 			}
 		}
 		for _, target := range targets[i] {
-			for _, name := range order {
-				add(target, name, true)
+			for _, setting := range order {
+				add(target, setting, true)
 			}
 		}
-		for _, name := range order {
+		for _, setting := range order {
 			for _, target := range targets[i] {
-				add(target, name, false)
+				add(target, setting, false)
 			}
 		}
 	}

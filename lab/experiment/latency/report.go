@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -75,7 +76,7 @@ func rulesWords(n int) string {
 
 // signed is a difference with its sign, to hundredths below 10: "+0.30", "−0.10", "0".
 func signed(v float64) string {
-	words := strings.TrimPrefix(stats.Figure(v), "-")
+	words := stats.Figure(math.Abs(v))
 	if math.Abs(v) < 9.995 {
 		words = fmt.Sprintf("%.2f", math.Abs(v))
 	}
@@ -196,8 +197,8 @@ func (v view) Scenarios() []scenarioLine {
 			}
 			l := scenarioLine{
 				Title: s.Title, Name: name, Color: v.Color(name), Off: v.value(name, s.off, RRP50), On: stats.In(on.Median, on.Unit),
-				Added: "–", P99Off: v.value(name, s.off, "rr_p99"), P99On: v.value(name, s.on, "rr_p99"),
-				TailOff: v.value(name, s.off, "rr_p9999"), TailOn: v.value(name, s.on, "rr_p9999"),
+				Added: "–", P99Off: v.value(name, s.off, measure.RRP99), P99On: v.value(name, s.on, measure.RRP99),
+				TailOff: v.value(name, s.off, measure.RRP9999), TailOn: v.value(name, s.on, measure.RRP9999),
 			}
 			if row, ok := v.find(name, s.on, RRAdded); ok {
 				l.Added, l.Interval, l.Same = signed(row.Median), between(row.Lo, row.Hi), !row.Distinguishable

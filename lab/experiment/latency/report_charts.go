@@ -326,7 +326,7 @@ func (v view) Distributions() []chart.Figure {
 func (v view) AppDistributions() []chart.Figure {
 	var figures []chart.Figure
 	for _, s := range []Setting{v.study().Without(), v.study()} {
-		if curves := v.curvesUntil(s, "app_p50", 0.999); len(curves) > 0 {
+		if curves := v.curvesUntil(s, appP50, 0.999); len(curves) > 0 {
 			figures = append(figures, chart.Figure{
 				Title: "HTTP requests, " + rulesWords(s.Rules), Unit: "µs by percentile, on one connection, both axes logarithmic",
 				Wide: v.Distribution(curves, 528, 240, "wide"), Narrow: v.Distribution(curves, 360, 220, "narrow"),

@@ -70,8 +70,8 @@ func syntheticLatency() result.Result {
 	c := &recorder{rnd: rand.New(rand.NewPCG(13, 15)), clock: 2.2, r: result.Result{
 		Schema: result.Schema, Experiment: Name, Started: time.Date(2026, 11, 22, 8, 15, 30, 0, time.UTC),
 		Command: []string{"selvage", "lab", "latency", "--targets", "plain,kernel,selvage", "--duration", "5s", "--app", "--breakdown"},
-		Parameters: map[string]string{"rounds": "5", "scenarios": "same-host, two-hosts", "duration": "5s", "sample": "2s", "pairs": "4",
-			"app": "a web service with net/http, and PostgreSQL 17.2"},
+		Parameters: result.Parameters{"rounds": result.Count(5), "scenarios": result.Of(result.Texts{"same-host", "two-hosts"}), "duration": result.Time(5 * time.Second), "sample": result.Time(2 * time.Second), "pairs": result.Count(4),
+			"app": result.Words("a web service with net/http, and PostgreSQL 17.2")},
 		Environment: experimenttest.Environment(),
 		Topology: result.Topology{
 			Nodes: []result.Node{

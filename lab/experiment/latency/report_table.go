@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -45,7 +46,7 @@ func (v view) tableMetrics() []stats.Metric {
 	var metrics []stats.Metric
 	for _, m := range figures() {
 		switch m.Name {
-		case RRP50, "rr_p9999", RR1P50, CRRRate, ConnRate, "udprr_p50", UDPRate, stats.Decisive, "app_p50", "app_p99":
+		case RRP50, measure.RRP9999, RR1P50, CRRRate, ConnRate, udpRRP50, UDPRate, stats.Decisive, appP50, "app_p99":
 			metrics = append(metrics, m)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -18,7 +16,7 @@ import (
 // an error the result holds what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	steps := c.plan()
-	guess := latencyPace().Left(plain(steps))
+	guess := latencyPace().Left(experiment.Steps(steps))
 	p := experiment.NewProgress(console.Err, len(steps))
 	defer p.Close()
 	p.Note("%s: %d samples, about %s", c, len(steps), experiment.About(guess))
@@ -39,15 +37,6 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 // latencyPace guesses the time that a sample takes besides measuring; changes of the policy
 // are part of it.
 func latencyPace() *experiment.Pace { return &experiment.Pace{First: 1300 * time.Millisecond} }
-
-// plain are the steps without what is this experiment's.
-func plain(steps []policedStep) []experiment.Step {
-	all := make([]experiment.Step, len(steps))
-	for i, s := range steps {
-		all[i] = s.Step
-	}
-	return all
-}
 
 // prepare looks at the machine, builds all targets and writes down what they are.
 func (c *Command) prepare(ctx context.Context, all *policedTestbeds, r *result.Result, version string, p *experiment.Progress) error {
@@ -81,21 +70,13 @@ func (c *Command) prepare(ctx context.Context, all *policedTestbeds, r *result.R
 
 // takeAll takes the samples of steps and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, all *policedTestbeds, steps []policedStep, r *result.Result, p *experiment.Progress) error {
-	pace, left := latencyPace(), plain(steps)
-	for i, s := range steps {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		sample := c.take(ctx, all.byName[testbedOf(s.Target, s.setting.Scenario)], s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
-			return err
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(policedOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[policedStep]{
+		Pace: latencyPace(), Outcome: policedOutcome,
+		Take: func(ctx context.Context, s policedStep) (result.Sample, error) {
+			return c.take(ctx, all.byName[testbedOf(s.Target, s.setting.Scenario)], s), nil
+		},
 	}
-	return nil
+	return taking.All(ctx, steps, r, p)
 }
 
 // takeApart appends the samples of the breakdown.
@@ -104,40 +85,35 @@ func (c *Command) takeApart(ctx context.Context, all *policedTestbeds, r *result
 	samples, err := c.breakDown(ctx, all, r.Started, func(s result.Sample) { p.Note("%s", brokenOutcome(s)) })
 	r.Samples = append(r.Samples, samples...)
 	if ctx.Err() != nil {
-		r.Parameters[experiment.Interrupted] = "the breakdown"
+		experiment.Interrupt(r, "the breakdown")
 	}
 	return err
 }
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":      strconv.Itoa(c.Rounds),
-		"scenarios":   strings.Join(c.Scenarios, ", "),
-		"rules":       experiment.Numbers(c.Rules),
-		"measure":     strings.Join(c.Measure, ", "),
-		"order":       "each round first measures round trips, for each target with all numbers of rules, then rates, for each number of rules with all targets, in balanced order; each target has its own hosts and links from the first sample to the last, and only its policy changes",
-		"policy":      "the last rule allows the guests' traffic and the default drops; the other rules all differ and do not match it: one in four has the guests' network as source, one as destination",
-		"proof":       "before and after each sample, a port that only this policy allows answers, and one that no policy allows is silent (without a firewall it answers); before it, every firewall on the path has counted the connection",
-		"duration":    c.Duration.String() + " of TCP_RR 1024 in the scenarios",
-		"sample":      c.Sample.String() + " of all others, of TCP throughput in whole seconds",
-		"loop":        "closed: a transaction begins when the last one has ended, so it measures service time, and a stall counts once though many would have waited (coordinated omission)",
-		"warmup":      fmt.Sprintf("%s of rest before each sample, then 200ms of the same transactions", experiment.SettleTime),
-		"at_once":     strconv.Itoa(c.AtOnce) + " connections, where there are many",
-		"pairs":       strconv.Itoa(c.Pairs),
-		"pinning":     "request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1",
-		"histogram":   "HdrHistogram, three digits, up to p99.99 in the summary",
-		"connections": "tables of 262144 on either side; a connection is kept for 20 s after its end",
+	p := result.Parameters{
+		"rounds":      result.Count(c.Rounds),
+		"scenarios":   result.Of(result.Texts(c.Scenarios)),
+		"rules":       result.Counts(c.Rules),
+		"measure":     result.Of(result.Texts(c.Measure)),
+		"order":       result.Words("each round first measures round trips, for each target with all numbers of rules, then rates, for each number of rules with all targets, in balanced order; each target has its own hosts and links from the first sample to the last, and only its policy changes"),
+		"policy":      result.Words("the last rule allows the guests' traffic and the default drops; the other rules all differ and do not match it: one in four has the guests' network as source, one as destination"),
+		"proof":       result.Words("before and after each sample, a port that only this policy allows answers, and one that no policy allows is silent (without a firewall it answers); before it, every firewall on the path has counted the connection"),
+		"duration":    result.Time(c.Duration).Explained("of TCP_RR 1024 in the scenarios"),
+		"sample":      result.Time(c.Sample).Explained("of all others, of TCP throughput in whole seconds"),
+		"loop":        result.Words("closed: a transaction begins when the last one has ended, so it measures service time, and a stall counts once though many would have waited (coordinated omission)"),
+		"warmup":      result.Words(fmt.Sprintf("%s of rest before each sample, then 200ms of the same transactions", experiment.SettleTime)),
+		"at_once":     result.Count(c.AtOnce).Explained("connections, where there are many"),
+		"pairs":       result.Count(c.Pairs),
+		"pinning":     result.Words("request/response and single connections: both ends on core 0; pairs: each on a core, in turn; all else: client on core 0, server on core 1"),
+		"histogram":   result.Words("HdrHistogram, three digits, up to p99.99 in the summary"),
+		"connections": result.Words("tables of 262144 on either side; a connection is kept for 20 s after its end"),
 	}
 	if c.Rate > 0 {
-		p["open_loop"] = fmt.Sprintf("%d transactions a second at fixed times; latency counts from when they were due, the instrument's own wake-up included", c.Rate)
+		p["open_loop"] = result.Count(c.Rate).In("1/s").Explained("transactions at fixed times; latency counts from when they were due, the instrument's own wake-up included")
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
 	c.programs.Record(p)
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	return console.Blank(Name, began, p)
 }

@@ -23,15 +23,7 @@ const rrSize = 1024
 func (c *Command) take(ctx context.Context, b *policed, s policedStep) result.Sample {
 	began := time.Now()
 	sample, err := c.attempt(ctx, b, s)
-	if sample.Metrics == nil {
-		sample.Metrics = map[string]float64{}
-	}
-	sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-	if err != nil {
-		sample.Error = err.Error()
-		sample.Duration = time.Since(began).Seconds()
-	}
-	return sample
+	return experiment.Attempted(began, sample, err)
 }
 
 func (c *Command) attempt(ctx context.Context, b *policed, s policedStep) (result.Sample, error) {
@@ -150,14 +142,14 @@ func (c *Command) runPairs(ctx context.Context, b *policed, s policedStep) (resu
 // policedOutcome is the sample in a few words.
 func policedOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	}
 	words := "measured"
 	for _, figure := range []struct{ metric, format string }{
-		{RRP50, "p50 %s µs"}, {RR1P50, "p50 %s µs"}, {"open_p50", "p50 %s µs"}, {"udprr_p50", "p50 %s µs"},
+		{RRP50, "p50 %s µs"}, {RR1P50, "p50 %s µs"}, {openP50, "p50 %s µs"}, {udpRRP50, "p50 %s µs"},
 		{CRRRate, "%s connections a second"}, {ConnRate, "%s connections a second"},
 		{UDPRate, "%s kpps received"}, {stats.Decisive, "%s Gbit/s"},
-		{"app_p50", "p50 %s µs"}, {"app_connect_p50", "p50 %s µs"}, {"app_rated_p50", "p50 %s µs"},
+		{appP50, "p50 %s µs"}, {"app_connect_p50", "p50 %s µs"}, {"app_rated_p50", "p50 %s µs"},
 	} {
 		if v, ok := s.Metrics[figure.metric]; ok {
 			words = fmt.Sprintf(figure.format, stats.Figure(v))

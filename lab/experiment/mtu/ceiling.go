@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -74,7 +75,7 @@ func Ceilings(r result.Result) map[string]Ceiling {
 		if !ok || s.Error != "" {
 			continue
 		}
-		p := Point{Round: s.Round, Asked: float64(asked), MSS: s.Metrics["mss"], Flows: flows, Gbits: s.Metrics[stats.Decisive]}
+		p := Point{Round: s.Round, Asked: float64(asked), MSS: s.Metrics[measure.MSS], Flows: flows, Gbits: s.Metrics[stats.Decisive]}
 		for _, core := range s.CPU {
 			p.Busy += (core.User + core.System + core.SoftIRQ) / float64(len(s.CPU))
 		}

@@ -3,10 +3,10 @@ package mtu
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -17,10 +17,10 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, stats.Baseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+"."
+		v.Refuse(why, "")
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -66,18 +66,19 @@ func (e evidence) refuse() string {
 	return ""
 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	holed, whole := e.split()
-	guest, path := e.bytes("guest_mtu"), e.bytes("path_mtu_"+append(holed, whole...)[0])
+	guest, path := e.bytes(guestMTU), e.bytes(pathMTUParameter(append(holed, whole...)[0]))
 	if len(holed) == 0 {
-		return fmt.Sprintf("No black hole: with guests that assume %s bytes on a path of %s, the throughput is %s. %s", guest, path, e.come(whole), e.fixed())
+		return fmt.Sprintf("No black hole: with guests that assume %s bytes on a path of %s, the throughput is %s.", guest, path, e.come(whole)), ""
 	}
 	text := fmt.Sprintf("%s %s an MTU black hole: guests assume %s bytes, only %s pass, and no ICMP error tells them",
 		diagnose.UpperFirst(e.list(holed)), has(holed), guest, path)
 	if len(whole) > 0 {
 		text += fmt.Sprintf("; %s %s none, and carries %s", e.list(whole), has(whole), e.come(whole))
 	}
-	return text + ". " + e.fixed()
+	return text + ".", e.fixed()
 }
 
 // come is what targets carry as they come.
@@ -85,7 +86,7 @@ func (e evidence) come(names []string) string {
 	var words []string
 	for _, name := range names {
 		row, _ := stats.Find(e.Rows, name, HoleCase, stats.Decisive)
-		mss, _ := stats.Find(e.Rows, name, HoleCase, "mss")
+		mss, _ := stats.Find(e.Rows, name, HoleCase, measure.MSS)
 		text := fmt.Sprintf("%s Gbit/s with an MSS of %s bytes", stats.Figure(row.Median), stats.Figure(mss.Median))
 		if len(names) > 1 {
 			text = e.Title(name) + ": " + text
@@ -119,11 +120,7 @@ func (e evidence) fixed() string {
 
 // bytes is a size among the parameters, for people.
 func (e evidence) bytes(parameter string) string {
-	n, err := strconv.Atoi(e.Parameters[parameter])
-	if err != nil {
-		return e.Parameters[parameter]
-	}
-	return stats.Figure(float64(n))
+	return stats.Figure(e.Parameters.Number(parameter))
 }
 
 func (e evidence) list(names []string) string {

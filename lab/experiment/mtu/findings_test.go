@@ -15,9 +15,9 @@ import (
 func transfersRun(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name,
-		Parameters: map[string]string{
-			"rounds": "3", "guest_mtu": "1500", "underlay_mtu": "1500", "jumbo_mtu": "9000",
-			"path_mtu_plain": "1500", "path_mtu_kernel": "1450", "path_mtu_selvage": "1450",
+		Parameters: result.Parameters{
+			"rounds": result.Count(3), "guest_mtu": result.Count(1500).In("bytes"), "underlay_mtu": result.Count(1500).In("bytes"), "jumbo_mtu": result.Count(9000).In("bytes"),
+			"path_mtu_plain": result.Count(1500).In("bytes"), "path_mtu_kernel": result.Count(1450).In("bytes"), "path_mtu_selvage": result.Count(1450).In("bytes"),
 		},
 		Environment: result.Environment{Sysctls: map[string]string{"net.ipv4.tcp_mtu_probing": "0"}},
 		Targets:     []result.Target{{Name: "plain", InnerMTU: 1500}, {Name: "kernel", InnerMTU: 1500}, {Name: "selvage", InnerMTU: 1500}},
@@ -97,8 +97,8 @@ func TestMTUSentence(t *testing.T) {
 		"nothing": {func(r *result.Result) { *r = result.Result{Experiment: Name} }, "No verdict: no tunnel was measured.", true},
 	} {
 		v := verdict(transfersRun(c.change))
-		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
+		if v.Refused != c.refused || !strings.Contains(v.String(), c.want) {
+			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.String(), c.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -45,8 +46,8 @@ func (e evidence) holes() []result.Finding {
 				stalled = append(stalled, way.words)
 				if detail == "" {
 					detail = fmt.Sprintf("%s, the sender wrote %s kB, and in %.1f s nothing arrived%s, while small packets passed throughout; TCP retransmitted %.0f segments and kept an MSS of %s bytes",
-						diagnose.UpperFirst(way.words), stats.Figure(s.Metrics["tcp_sent"]*s.Duration*1e9/8/1e3), s.Duration, after(at),
-						s.Metrics["retransmits"], stats.Figure(s.Metrics["mss"]))
+						diagnose.UpperFirst(way.words), stats.Figure(s.Metrics[measure.TCPSent]*s.Duration*1e9/8/1e3), s.Duration, after(at),
+						s.Metrics[measure.Retransmits], stats.Figure(s.Metrics[measure.MSS]))
 				}
 			}
 		}
@@ -78,13 +79,13 @@ func (e evidence) largest() []result.Finding {
 		least, best, flows, reported, silent := 0.0, 0.0, 0.0, []string{}, false
 		for _, way := range ways() {
 			for _, s := range e.samples(name, SizeCase+way.suffix) {
-				if size := s.Metrics["largest_size"]; least == 0 || size < least {
+				if size := s.Metrics[measure.LargestSize]; least == 0 || size < least {
 					least = size
 				}
-				best, flows = max(best, s.Metrics["largest_best"]), max(flows, s.Metrics["flows"])
-				mtu := stats.Figure(s.Metrics["reported_mtu"])
+				best, flows = max(best, s.Metrics[measure.LargestBest]), max(flows, s.Metrics[measure.Flows])
+				mtu := stats.Figure(s.Metrics[measure.ReportedMTU])
 				switch {
-				case s.Metrics["reported_flows"] == 0:
+				case s.Metrics[measure.ReportedFlows] == 0:
 					silent = true
 				case !slices.Contains(reported, mtu):
 					reported = append(reported, mtu)
@@ -129,7 +130,7 @@ func (e evidence) offloaded() []result.Finding {
 				continue
 			}
 			out = append(out, result.Finding{Topic: "Segmentation offload", Text: fmt.Sprintf("with it on in the guests the same transfer through %s gives %s Gbit/s with an MSS of %s bytes: the bridge passes whole segments, whatever the size of their packets, and the tunnel device answers with ICMP errors. So a test between two virtual machines looks fine while a physical host behind the same bridge gets nothing.",
-				e.Title(name), stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics["mss"]))})
+				e.Title(name), stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics[measure.MSS]))})
 		}
 	}
 	return out
@@ -145,7 +146,7 @@ func (e evidence) fixes() []result.Finding {
 		}
 		for _, name := range e.Tunnels() {
 			row, ok := stats.Find(e.Rows, name, fix.Case, stats.Decisive)
-			mss, _ := stats.Find(e.Rows, name, fix.Case, "mss")
+			mss, _ := stats.Find(e.Rows, name, fix.Case, measure.MSS)
 			if !ok {
 				continue
 			}
@@ -180,8 +181,8 @@ func (e evidence) jumbo() []result.Finding {
 	for _, name := range append([]string{diagnose.Plain}, e.Tunnels()...) {
 		now, ok := stats.Find(e.Rows, name, "jumbo", stats.Decisive)
 		was, okWas := stats.Find(e.Rows, name, "guest-mtu", stats.Decisive)
-		mss, _ := stats.Find(e.Rows, name, "jumbo", "mss")
-		old, _ := stats.Find(e.Rows, name, "guest-mtu", "mss")
+		mss, _ := stats.Find(e.Rows, name, "jumbo", measure.MSS)
+		old, _ := stats.Find(e.Rows, name, "guest-mtu", measure.MSS)
 		if !ok || !okWas || was.Median == 0 || old.Median == 0 {
 			continue
 		}

@@ -2,7 +2,6 @@ package mtu
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -21,18 +20,15 @@ type Fix struct {
 
 // Fixes are those that the MTU experiment tries, with the commands for the sizes of r.
 func Fixes(r result.Result) []Fix {
-	path, guest := r.Parameters["path_mtu_kernel"], r.Parameters["guest_mtu"]
-	if path == "" {
-		path = strconv.Itoa(r.Environment.MTU["inner"])
+	mtu, inner := r.Parameters.Int(pathMTUParameter(stats.Kernel)), r.Parameters.Int(guestMTU)
+	if mtu == 0 {
+		mtu = r.Environment.MTU["inner"]
 	}
-	mtu, _ := strconv.Atoi(path)
-	inner, _ := strconv.Atoi(guest)
-	underlay, _ := strconv.Atoi(r.Parameters["underlay_mtu"])
-	need := inner + underlay - mtu
+	need := inner + r.Parameters.Int(underlayMTU) - mtu
 	return []Fix{
 		{
 			Case: "guest-mtu", Short: "a guest MTU of " + stats.Figure(float64(mtu)), Title: "Guests use the MTU of the path", Where: "in every guest",
-			Commands: []string{"ip link set dev eth0 mtu " + path},
+			Commands: []string{fmt.Sprintf("ip link set dev eth0 mtu %d", mtu)},
 			Note:     "Fixes all protocols, but one forgotten guest is enough to bring the hole back. DHCP option 26 and the MTU option of router advertisements tell guests.",
 		},
 		{
@@ -47,7 +43,7 @@ func Fixes(r result.Result) []Fix {
 		},
 		{
 			Case: "messages", Short: "too-big messages", Title: "Whoever drops a packet reports it", Where: "on both hosts",
-			Commands: []string{"ip link set dev vxlan0 mtu " + guest},
+			Commands: []string{fmt.Sprintf("ip link set dev vxlan0 mtu %d", inner)},
 			Note:     "The bridge then hands everything to the vxlan device, which finds what does not fit and answers the sender (Linux 5.9 or newer). Fixes everything that obeys ICMP; a guest whose firewall drops it stays in the hole. Selvage does it by default.",
 		},
 		{

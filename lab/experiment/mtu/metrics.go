@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -28,6 +29,15 @@ const (
 // BlackHole is the summary's metric that says whether a target has one: 1 when any
 // transfer of HoleCase stalled, else 0.
 const BlackHole = "black_hole"
+
+// Parameters that are MTUs, in bytes.
+const (
+	underlayMTU = "underlay_mtu"
+	guestMTU    = "guest_mtu" // that guests assume
+)
+
+// pathMTUParameter is the name of the parameter that is a target's MTU.
+func pathMTUParameter(target string) string { return "path_mtu_" + target }
 
 // IsHole says whether a case decides about the black hole.
 func IsHole(caseName string) bool {
@@ -54,11 +64,11 @@ func mtuMetrics(r result.Result) []stats.Metric {
 	var throughput, segments, sizes []stats.Metric
 	for _, caseName := range stats.Cases(r) {
 		if IsSize(caseName) {
-			sizes = append(sizes, stats.Metric{Case: caseName, Name: "largest_size", Unit: "bytes", Title: "Largest packet that arrives, " + caseName, Higher: true})
+			sizes = append(sizes, stats.Metric{Case: caseName, Name: measure.LargestSize, Unit: "bytes", Title: "Largest packet that arrives, " + caseName, Higher: true})
 			continue
 		}
 		throughput = append(throughput, stats.Metric{Case: caseName, Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput, " + caseName, Higher: true})
-		segments = append(segments, stats.Metric{Case: caseName, Name: "mss", Unit: "bytes", Title: "TCP segment size, " + caseName, Higher: true})
+		segments = append(segments, stats.Metric{Case: caseName, Name: measure.MSS, Unit: "bytes", Title: "TCP segment size, " + caseName, Higher: true})
 	}
 	return slices.Concat(throughput, segments, sizes)
 }

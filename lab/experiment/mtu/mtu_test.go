@@ -60,7 +60,7 @@ func TestMtuTime(t *testing.T) {
 		for _, setting := range mtu.settings() {
 			all = append(all, mtu.plan(setting)...)
 		}
-		if took := (&experiment.Pace{First: mtuExtra}).Left(steps(all)); len(all) != c.samples || took > c.most {
+		if took := (&experiment.Pace{First: mtuExtra}).Left(experiment.Steps(all)); len(all) != c.samples || took > c.most {
 			t.Errorf("%q: %d samples in %s, want %d in less than %s", args, len(all), took, c.samples, c.most)
 		}
 	}

@@ -168,12 +168,3 @@ func (c *Command) sweep() []mtuStep {
 // mtuExtra is about what a sample takes besides measuring: a short rest, two
 // processes, counters.
 const mtuExtra = 300 * time.Millisecond
-
-// steps are mtuSteps as far as the estimate of time needs them.
-func steps(all []mtuStep) []experiment.Step {
-	list := make([]experiment.Step, len(all))
-	for i, s := range all {
-		list[i] = s.Step
-	}
-	return list
-}

@@ -4,9 +4,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -29,22 +29,13 @@ func (v view) sample(target, caseName string) (result.Sample, bool) {
 	return result.Sample{}, false
 }
 
-// bytes is a size among the parameters, for people.
-func (v view) bytes(parameter string) string {
-	n, err := strconv.Atoi(v.Parameters[parameter])
-	if err != nil {
-		return v.Parameters[parameter]
-	}
-	return stats.Figure(float64(n))
-}
-
 // Guest and Underlay are what the transfers into the hole have.
-func (v view) Guest() string    { return v.bytes("guest_mtu") }
-func (v view) Underlay() string { return v.bytes("underlay_mtu") }
+func (v view) Guest() string    { return stats.Figure(v.Parameters.Number(guestMTU)) }
+func (v view) Underlay() string { return stats.Figure(v.Parameters.Number(underlayMTU)) }
 
 // Lengths are the times of the three kinds of transfers.
 func (v view) Lengths() string {
-	return fmt.Sprintf("transfers %s into the hole, %s after it, %s in the sweep", v.Parameters["hole_duration"], v.Parameters["duration"], v.Parameters["sweep_duration"])
+	return fmt.Sprintf("transfers %s into the hole, %s after it, %s in the sweep", v.Parameters.Time("hole_duration"), v.Parameters.Time("duration"), v.Parameters.Time("sweep_duration"))
 }
 
 // Cards say of each target whether it has a black hole.
@@ -56,13 +47,13 @@ func (v view) Cards() []chart.Card {
 			continue
 		}
 		rate, _ := v.find(name, HoleCase, stats.Decisive)
-		mss, _ := v.find(name, HoleCase, "mss")
-		size, _ := v.find(name, SizeCase, "largest_size")
+		mss, _ := v.find(name, HoleCase, measure.MSS)
+		size, _ := v.find(name, SizeCase, measure.LargestSize)
 		c := chart.Card{Title: name, Value: "no hole", Class: "good", Note: fmt.Sprintf("%s Gbit/s without a fix, MSS %s", stats.Figure(rate.Median), stats.Figure(mss.Median))}
 		if row.Median == 1 {
 			c.Value, c.Class = "black hole", "bad"
-			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), v.bytes("guest_mtu"))
-			if s, ok := v.sample(name, SizeCase); ok && s.Metrics["reported_flows"] == 0 {
+			c.Note = fmt.Sprintf("%s of %s bytes pass", stats.Figure(size.Median), stats.Figure(v.Parameters.Number(guestMTU)))
+			if s, ok := v.sample(name, SizeCase); ok && s.Metrics[measure.ReportedFlows] == 0 {
 				c.Note += ", no ICMP error"
 			}
 		}
@@ -112,7 +103,7 @@ func (v view) Transfers() []tableLine {
 		if at, stalled := stats.Stalled(s); stalled {
 			return chart.Cell{Value: "black hole", Note: silence(at), Class: "bad"}
 		}
-		return chart.Cell{Value: stats.Figure(s.Metrics[stats.Decisive]) + "\u00a0Gbit/s", Note: "MSS " + stats.Figure(s.Metrics["mss"])}
+		return chart.Cell{Value: stats.Figure(s.Metrics[stats.Decisive]) + "\u00a0Gbit/s", Note: "MSS " + stats.Figure(s.Metrics[measure.MSS])}
 	})
 }
 
@@ -123,14 +114,14 @@ func (v view) Largest() []tableLine {
 		if !ok {
 			return chart.Cell{Value: "–"}
 		}
-		c := chart.Cell{Value: stats.Figure(s.Metrics["largest_size"])}
-		if best := s.Metrics["largest_best"]; best != s.Metrics["largest_size"] {
+		c := chart.Cell{Value: stats.Figure(s.Metrics[measure.LargestSize])}
+		if best := s.Metrics[measure.LargestBest]; best != s.Metrics[measure.LargestSize] {
 			c.Value, c.Class = c.Value+" … "+stats.Figure(best), "bad"
 		}
-		guest := v.bytes("guest_mtu")
+		guest := stats.Figure(v.Parameters.Number(guestMTU))
 		switch {
-		case s.Metrics["reported_flows"] > 0:
-			c.Note, c.Class = "told "+stats.Figure(s.Metrics["reported_mtu"]), "good"
+		case s.Metrics[measure.ReportedFlows] > 0:
+			c.Note, c.Class = "told "+stats.Figure(s.Metrics[measure.ReportedMTU]), "good"
 		case caseName != SizeCase+"-jumbo" && c.Value != guest:
 			c.Note, c.Class = "silence", "bad"
 		default:
@@ -149,7 +140,7 @@ func (v view) every(caseName string) []string {
 }
 
 // Hashes is how many source ports were tried.
-func (v view) Hashes() string { return v.Parameters["hashes"] }
+func (v view) Hashes() int { return v.Parameters.Int("hashes") }
 
 // Fixes are the fixes with their commands.
 func (v view) Fixes() []Fix { return Fixes(v.Result) }
@@ -188,8 +179,8 @@ func (v view) Limits() []limit {
 func (v view) grown(name string) string {
 	was, ok := v.find(name, "guest-mtu", stats.Decisive)
 	now, okNow := v.find(name, "jumbo", stats.Decisive)
-	old, _ := v.find(name, "guest-mtu", "mss")
-	mss, _ := v.find(name, "jumbo", "mss")
+	old, _ := v.find(name, "guest-mtu", measure.MSS)
+	mss, _ := v.find(name, "jumbo", measure.MSS)
 	if !ok || !okNow || was.Median == 0 {
 		return "–"
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -64,7 +65,7 @@ func (v view) holePanel(name string, s result.Sample) chart.Figure {
 	}
 	c.Close()
 	words := fmt.Sprintf("%s: %s Gbit/s on average", name, stats.Figure(s.Metrics[stats.Decisive]))
-	title := fmt.Sprintf("%s Gbit/s, MSS %s", stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics["mss"]))
+	title := fmt.Sprintf("%s Gbit/s, MSS %s", stats.Figure(s.Metrics[stats.Decisive]), stats.Figure(s.Metrics[measure.MSS]))
 	if at, stalled := stats.Stalled(s); stalled {
 		sum := 0.0
 		for _, value := range written {
@@ -72,7 +73,7 @@ func (v view) holePanel(name string, s result.Sample) chart.Figure {
 		}
 		c.Text((left+width)/2+20, 78, "alarm m", silence(at))
 		c.Text((left+width)/2+20, 97, "small m", fmt.Sprintf("%s kB written, then zero", stats.Figure(sum)))
-		title = "burst, then zero: MSS stays " + stats.Figure(s.Metrics["mss"])
+		title = "burst, then zero: MSS stays " + stats.Figure(s.Metrics[measure.MSS])
 		words = fmt.Sprintf("%s: the sender wrote %s kB and %s", name, stats.Figure(sum), silence(at))
 	}
 	return chart.Figure{Title: name + ", " + unit, Unit: title, Wide: c.SVG("any", words)}
@@ -110,7 +111,7 @@ func (v view) Fixed() []chart.Figure {
 func (v view) fixPanel(name string) (chart.Figure, bool) {
 	const width, left, right, pitch, thick = 360.0, 122.0, 256.0, 34.0, 17.0
 	cases := []struct{ caseName, words string }{
-		{HoleCase, "without a fix"}, {"guest-mtu", "guest MTU " + v.bytes("path_mtu_"+name)}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
+		{HoleCase, "without a fix"}, {"guest-mtu", "guest MTU " + stats.Figure(v.Parameters.Number(pathMTUParameter(name)))}, {"clamp", "MSS clamped"}, {"messages", "too-big messages"},
 	}
 	top := 0.0
 	for _, k := range cases {
@@ -136,7 +137,7 @@ func (v view) fixPanel(name string) (chart.Figure, bool) {
 			c.Text(left, y+21, "small", "not measured")
 			continue
 		}
-		mss, _ := v.find(name, k.caseName, "mss")
+		mss, _ := v.find(name, k.caseName, measure.MSS)
 		label := fmt.Sprintf("%s: %s Gbit/s, interval %s to %s, n = %d, MSS %s", k.words, stats.Figure(row.Median), stats.Figure(row.Lo), stats.Figure(row.Hi), row.N, stats.Figure(mss.Median))
 		words += label + ". "
 		c.Open(v.Color(name), label)
@@ -175,11 +176,11 @@ func (v view) Sweep() []chart.Figure {
 func (v view) sweepRange() (lo, hi, least, most float64) {
 	lo, least = math.Inf(1), math.Inf(1)
 	for _, s := range v.Samples {
-		if _, _, ok := Swept(s.Case); !ok || s.Error != "" || s.Metrics["mss"] <= 0 || s.Metrics[stats.Decisive] <= 0 {
+		if _, _, ok := Swept(s.Case); !ok || s.Error != "" || s.Metrics[measure.MSS] <= 0 || s.Metrics[stats.Decisive] <= 0 {
 			continue
 		}
 		lo, hi = min(lo, s.Metrics[stats.Decisive]), max(hi, s.Metrics[stats.Decisive])
-		least, most = min(least, s.Metrics["mss"]), max(most, s.Metrics["mss"])
+		least, most = min(least, s.Metrics[measure.MSS]), max(most, s.Metrics[measure.MSS])
 	}
 	return lo, hi, least, most
 }
@@ -258,7 +259,7 @@ func (v view) sweepLines(name string) []sweepLine {
 	for _, caseName := range stats.Cases(v.Result) {
 		_, flows, ok := Swept(caseName)
 		rate, okRate := v.find(name, caseName, stats.Decisive)
-		mss, _ := v.find(name, caseName, "mss")
+		mss, _ := v.find(name, caseName, measure.MSS)
 		if !ok || !okRate || rate.Median <= 0 || mss.Median <= 0 {
 			continue
 		}
@@ -285,4 +286,4 @@ func (v view) WrittenKey() template.HTML {
 }
 
 // transferSeries is the series of a transfer that holds Gbit/s.
-const transferSeries = "tcp_gbps"
+const transferSeries = measure.TCPSeries

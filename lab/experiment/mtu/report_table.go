@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -64,7 +65,7 @@ func (v view) writeThroughput(b *strings.Builder) {
 			if !ok {
 				continue
 			}
-			mss, _ := v.find(name, caseName, "mss")
+			mss, _ := v.find(name, caseName, measure.MSS)
 			ratio := stats.BareRatio(row.Ratio)
 			if name == stats.Baseline {
 				ratio = "1"

@@ -3,7 +3,6 @@ package mtu
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		plans[setting] = c.plan(setting)
 		all = append(all, plans[setting]...)
 	}
-	run := &mtuRun{Command: c, result: c.describe(console, began), pace: &experiment.Pace{First: mtuExtra}, left: steps(all), progress: experiment.NewProgress(console.Err, len(all))}
+	run := &mtuRun{Command: c, result: c.describe(console, began), pace: &experiment.Pace{First: mtuExtra}, left: experiment.Steps(all), progress: experiment.NewProgress(console.Err, len(all))}
 	guess := run.pace.Left(run.left)
 	defer run.progress.Close()
 	run.progress.Note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(all), experiment.About(guess))
@@ -91,7 +90,7 @@ func (r *mtuRun) take(ctx context.Context, setting string, plan []mtuStep) error
 		began := time.Now()
 		sample := r.sample(ctx, all.byName[s.Target], s)
 		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.result.Parameters[experiment.Interrupted] = fmt.Sprintf("case %s, round %d", s.CaseName, s.Round)
+			experiment.Interrupt(&r.result, "case %s, round %d", s.CaseName, s.Round)
 			return err
 		}
 		sample.Start = began.Sub(r.result.Started).Seconds()
@@ -127,38 +126,29 @@ func (r *mtuRun) target(name string, n *experiment.Network) result.Target {
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"cases":            strings.Join(c.Cases, ", "),
-		"rounds":           strconv.Itoa(c.Rounds),
-		"order":            "each setting has its own hosts and links; each case of a round runs all targets in balanced order; whether there is a black hole is tested once",
-		"guests":           "segmentation offload off, so that their frames are as on a wire; on in case " + OffloadCase,
-		"clamp":            "guests drop too-big messages; the bridges of kernel and plain clamp SYNs with nftables, selvage does by default",
-		"messages":         "no SYN is clamped; the kernel's vxlan device has the guests' MTU, so that it, not the bridge, finds oversized packets",
-		"duration":         c.Duration.String(),
-		"hole_duration":    c.HoleDuration.String(),
-		"sweep_duration":   c.SweepDuration.String(),
-		"hashes":           strconv.Itoa(c.Hashes),
-		"underlay_mtu":     strconv.Itoa(c.UnderlayMTU),
-		"guest_mtu":        strconv.Itoa(c.GuestMTU),
-		"jumbo_mtu":        strconv.Itoa(c.JumboMTU),
-		"underlay_family":  "IPv" + strconv.Itoa(c.Family),
-		"encapsulation":    string(c.Encap),
-		"bridge_netfilter": string(c.BridgeNetfilter),
-		"quick":            strconv.FormatBool(c.Quick),
-		"pinning":          "transfers: client on the first core, server on the second; sweep: none",
+	p := result.Parameters{
+		"cases":            result.Of(result.Texts(c.Cases)),
+		"rounds":           result.Count(c.Rounds),
+		"order":            result.Words("each setting has its own hosts and links; each case of a round runs all targets in balanced order; whether there is a black hole is tested once"),
+		"guests":           result.Words("segmentation offload off, so that their frames are as on a wire; on in case " + OffloadCase),
+		"clamp":            result.Words("guests drop too-big messages; the bridges of kernel and plain clamp SYNs with nftables, selvage does by default"),
+		"messages":         result.Words("no SYN is clamped; the kernel's vxlan device has the guests' MTU, so that it, not the bridge, finds oversized packets"),
+		"duration":         result.Time(c.Duration),
+		"hole_duration":    result.Time(c.HoleDuration),
+		"sweep_duration":   result.Time(c.SweepDuration),
+		"hashes":           result.Count(c.Hashes),
+		underlayMTU:        result.Count(c.UnderlayMTU).In("bytes"),
+		guestMTU:           result.Count(c.GuestMTU).In("bytes"),
+		"jumbo_mtu":        result.Count(c.JumboMTU).In("bytes"),
+		"underlay_family":  result.Words("IPv" + strconv.Itoa(c.Family)),
+		"encapsulation":    result.Words(string(c.Encap)),
+		"bridge_netfilter": result.Words(string(c.BridgeNetfilter)),
+		"quick":            result.Of(result.Bool(c.Quick)),
+		"pinning":          result.Words("transfers: client on the first core, server on the second; sweep: none"),
 	}
 	for _, name := range c.Targets {
-		p["path_mtu_"+name] = strconv.Itoa(c.pathMTU(name, c.UnderlayMTU))
+		p[pathMTUParameter(name)] = result.Count(c.pathMTU(name, c.UnderlayMTU)).In("bytes")
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
-	return result.Result{
-		Schema:     result.Schema,
-		Experiment: Name,
-		Started:    began.UTC(),
-		Command:    append([]string{"selvage"}, console.Args...),
-		Parameters: p,
-		Samples:    []result.Sample{},
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
+	return console.Blank(Name, began, p)
 }

@@ -28,15 +28,10 @@ const mtuSettle = 100 * time.Millisecond
 
 // sample takes the sample of s on n. A failure is in the sample, not beside it.
 func (c *Command) sample(ctx context.Context, n *experiment.Network, s mtuStep) result.Sample {
+	began := time.Now()
 	sample, err := c.attempt(ctx, n.Net, s)
-	if sample.Metrics == nil {
-		sample.Metrics = map[string]float64{}
-	}
 	sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-	if err != nil {
-		sample.Error = err.Error()
-	}
-	return sample
+	return experiment.Attempted(began, sample, err)
 }
 
 func (c *Command) attempt(ctx context.Context, n *topo.TwoHosts, s mtuStep) (result.Sample, error) {

@@ -23,10 +23,10 @@ func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, baseline)}
 	v := result.Verdict{Findings: e.findings()}
 	if why := e.refuse(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
+		v.Refuse(why, diagnose.Quieter+"the aim is a difference of a tenth, and noise above that could hide or mimic it.")
 		return v
 	}
-	v.Sentence = e.sentence()
+	v.Headline, v.Explanation = e.answer()
 	return v
 }
 
@@ -49,8 +49,8 @@ func (e evidence) refuse() string {
 	return ""
 }
 
-// sentence counts the states in which the aim is reached, missed, or neither can be told.
-func (e evidence) sentence() string {
+// answer counts the states in which the aim is reached, missed, or neither can be told.
+func (e evidence) answer() (headline, explanation string) {
 	states := WorstStates(e.Rows, e.DUT)
 	var reached, missed, open int
 	for _, row := range states {
@@ -68,10 +68,9 @@ func (e evidence) sentence() string {
 	if len(states) > 1 {
 		least += fmt.Sprintf("; most %s, %s %s", e.state(best), stats.Ratio(best.Ratio), diagnose.Bounds(best))
 	}
-	name := diagnose.UpperFirst(e.Title(e.DUT))
+	name, explanation := diagnose.UpperFirst(e.Title(e.DUT)), "All are means over the sizes of writes."
 	if reached == len(states) {
-		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s. All are means over the sizes of writes.",
-			name, stats.Ratio(aim), counted(len(states)), least)
+		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s.", name, stats.Ratio(aim), counted(len(states)), least), explanation
 	}
 	var rest []string
 	if missed > 0 {
@@ -80,8 +79,8 @@ func (e evidence) sentence() string {
 	if open > 0 {
 		rest = append(rest, fmt.Sprintf("cannot be told from it in %d", open))
 	}
-	return fmt.Sprintf("%s carries at least %s what the kernel does in %d of %s and %s: %s. All are means over the sizes of writes.",
-		name, stats.Ratio(aim), reached, counted(len(states)), strings.Join(rest, " and "), least)
+	return fmt.Sprintf("%s carries at least %s what the kernel does in %d of %s and %s: %s.",
+		name, stats.Ratio(aim), reached, counted(len(states)), strings.Join(rest, " and "), least), explanation
 }
 
 func counted(states int) string {

@@ -15,7 +15,7 @@ var offloadBrings = map[string]float64{Segmentation: 2, Coalescing: 1.25, Checks
 // in a state, and wobble what a round multiplies Selvage's by.
 func streamsRun(ratio func(state string) float64, wobble ...float64) result.Result {
 	r := result.Result{
-		Experiment: Name, Parameters: map[string]string{"rounds": "3", "in_force_selvage_csum-off": "ports: tso partly, gro on, csum off"},
+		Experiment: Name, Parameters: result.Parameters{"rounds": result.Count(3), "in_force_selvage_csum-off": result.Words("ports: tso partly, gro on, csum off"), "partly_selvage_csum-off": result.Of(result.Texts{"ports tso"})},
 		Targets: []result.Target{{Name: "kernel"}, {Name: "selvage"}},
 	}
 	for round := 1; round <= 3; round++ {
@@ -71,8 +71,8 @@ func TestOffloadVerdict(t *testing.T) {
 		"failed round": {offloadFailed(streamsRun(offloadAlways(1.3))), true, "has an error in vxlan/all-on/1k/one-way (no answer)"},
 	} {
 		v := verdict(c.run)
-		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: %t, %s", name, v.Refused, v.Sentence)
+		if v.Refused != c.refused || !strings.Contains(v.String(), c.want) {
+			t.Errorf("%s: %t, %s", name, v.Refused, v.String())
 		}
 	}
 }
@@ -85,7 +85,7 @@ func offloadWithout(r result.Result, name string) result.Result {
 
 func offloadRounds(r result.Result, n int) result.Result {
 	r.Samples = slices.DeleteFunc(r.Samples, func(s result.Sample) bool { return s.Round > n })
-	r.Parameters = map[string]string{"rounds": "1"}
+	r.Parameters = result.Parameters{"rounds": result.Count(1)}
 	return r
 }
 
@@ -137,7 +137,7 @@ func TestOffloadFindings(t *testing.T) {
 	offloadFinds(t, v, "Left out")
 	offloadFinds(t, v, "Noise")
 
-	r.Parameters["kernel_without"] = "geneve, nvgre"
+	r.Parameters["kernel_without"] = result.Of(result.Texts{"geneve", "nvgre"})
 	offloadFinds(t, verdict(r), "Left out", "no device for geneve, nvgre")
 }
 

@@ -108,7 +108,7 @@ func (e evidence) spent(s Stream) string {
 		user, system, softirq = user+c.User/n, system+c.System/n, softirq+c.SoftIRQ/n
 	}
 	return fmt.Sprintf(" With writes of %sB the cores spend %s in softirq, where packets are received and forwarded, %s in system calls and %s in programs.",
-		SizeWords(s.Size), diagnose.Share(softirq), diagnose.Share(system), diagnose.Share(user))
+		SizeWords(s.Size), stats.Share(softirq), stats.Share(system), stats.Share(user))
 }
 
 // groups are the means by encapsulation and ways.
@@ -264,7 +264,7 @@ func (e evidence) identity() []result.Finding {
 	}
 	found := result.Finding{Topic: "Identity", Text: fmt.Sprintf("the gain of efficiency is that of throughput over the change of processor time within %.0f %% on %d of %d rows", 100*IdentityLimit, holds, len(all))}
 	if holds == len(all) {
-		return []result.Finding{found.And(fmt.Sprintf(" (at most %s off).", diagnose.Share(math.Abs(worst.Off()))))}
+		return []result.Finding{found.And(fmt.Sprintf(" (at most %s off).", stats.Share(math.Abs(worst.Off()))))}
 	}
 	return []result.Finding{found.And(fmt.Sprintf("; it misses most for %s %s: %s where %s was to be expected. It holds exactly within a round; medians of different rounds need not obey it, so such a row is noise.",
 		e.Title(worst.Target), e.place(worst.Stream), stats.Ratio(worst.Efficiency), stats.Ratio(worst.Expected)))}
@@ -274,9 +274,8 @@ func (e evidence) identity() []result.Finding {
 func (e evidence) partly() []result.Finding {
 	var words []string
 	for _, state := range states() {
-		inForce := e.Parameters["in_force_"+e.DUT+"_"+state]
-		if strings.Contains(inForce, "partly") {
-			words = append(words, fmt.Sprintf("%s (%s)", state, inForce))
+		if len(e.Parameters.Texts(partlyParameter(e.DUT, state))) > 0 {
+			words = append(words, fmt.Sprintf("%s (%s)", state, e.Parameters.Text(forceParameter(e.DUT, state))))
 		}
 	}
 	if len(words) == 0 {
@@ -287,9 +286,9 @@ func (e evidence) partly() []result.Finding {
 
 // absent says what the kernel could not take part in.
 func (e evidence) absent() []result.Finding {
-	without := e.Parameters[diagnose.Kernel+"_without"]
-	if without == "" {
+	without := e.Parameters.Texts(withoutParameter(diagnose.Kernel))
+	if len(without) == 0 {
 		return nil
 	}
-	return []result.Finding{{Topic: "Left out", Text: fmt.Sprintf("this kernel has no device for %s, so %s has no ratio there.", without, e.Title(e.DUT))}}
+	return []result.Finding{{Topic: "Left out", Text: fmt.Sprintf("this kernel has no device for %s, so %s has no ratio there.", strings.Join(without, ", "), e.Title(e.DUT))}}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
@@ -22,7 +23,7 @@ func summarise(r result.Result) []result.Row {
 		{Case: "", Name: Throughput, Unit: "Gbit/s", Title: "Throughput", Higher: true},
 		{Case: "", Name: Processor, Unit: "%", Title: "Processor time", Higher: false},
 		{Case: "", Name: Efficiency, Unit: "Mbit/s per %", Title: "Efficiency", Higher: true},
-		{Case: "", Name: "retransmits", Unit: "count", Title: "TCP retransmits", Higher: false},
+		{Case: "", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
 	} {
 		for _, s := range cases {
 			rows = append(rows, o.figures(s, m)...)
@@ -187,9 +188,6 @@ func Identities(rows []result.Row) []Identity {
 	return all
 }
 
-// offloadReason is SpreadLimit's for the reader of a report.
-const offloadReason = "The aim is a difference of a tenth, and noise above that could hide or mimic it"
-
 // refuse says, without a final stop, why the ratio of a target's throughput to the
 // baseline's in a case, or in the mean over all sizes, carries no conclusion, or "" when it
 // does: errors, missing or few rounds, noise. Noise that both share cancels.
@@ -211,8 +209,8 @@ func refuse(r result.Result, target string, s Stream) string {
 	}
 	ratios := stats.ByRound(o.ratios(target, s, baseline, s, Throughput))
 	if spread := stats.Spread(ratios); spread > stats.SpreadLimit {
-		return fmt.Sprintf("the ratio of %s to %s in %s spreads by ±%.0f %%, and the limit is ±%.0f %%. %s (spread: 1.48 × median absolute deviation, n = %d)",
-			target, baseline, s.Case(), 100*spread, 100*stats.SpreadLimit, offloadReason, len(ratios))
+		return fmt.Sprintf("the ratio of %s to %s in %s spreads by ±%.0f %% (1.48 × median absolute deviation, n = %d), and the limit is ±%.0f %%",
+			target, baseline, s.Case(), 100*spread, len(ratios), 100*stats.SpreadLimit)
 	}
 	return ""
 }

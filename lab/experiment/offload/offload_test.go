@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -101,7 +102,7 @@ func TestOffloadQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := c.plan(whoever)
-	if took := offloadPace().Left(unstreamed(steps)); took > 3*time.Minute {
+	if took := offloadPace().Left(experiment.Steps(steps)); took > 3*time.Minute {
 		t.Errorf("it takes %s", took)
 	}
 	if c.Rounds < stats.MinRounds {

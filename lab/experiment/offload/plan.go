@@ -57,12 +57,3 @@ func (c *Command) streams() []Stream {
 // offloadPace guesses what a sample takes besides measuring: changes of the offloads, a rest,
 // the processes of all pairs.
 func offloadPace() *experiment.Pace { return &experiment.Pace{First: 800 * time.Millisecond} }
-
-// unstreamed are the steps without what is this experiment's.
-func unstreamed(steps []streamStep) []experiment.Step {
-	all := make([]experiment.Step, len(steps))
-	for i, s := range steps {
-		all[i] = s.Step
-	}
-	return all
-}

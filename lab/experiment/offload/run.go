@@ -19,7 +19,7 @@ import (
 // was. With an error the result holds what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
 	every := c.plan(func(string, overlay.Encapsulation) bool { return true })
-	guess := offloadPace().Left(unstreamed(every))
+	guess := offloadPace().Left(experiment.Steps(every))
 	p := experiment.NewProgress(console.Err, len(every))
 	defer p.Close()
 	p.Note("%s: up to %d samples, about %s", c, len(every), experiment.About(guess))
@@ -54,7 +54,7 @@ func (c *Command) prepare(ctx context.Context, all *switchedTestbeds, r *result.
 			b, err := c.buildTestbed(ctx, all, name, e)
 			if errors.Is(err, dut.ErrNoDevice) {
 				p.Note("%s is not measured with %s: this kernel has no such device", name, e)
-				r.Parameters[name+"_without"] = strings.TrimPrefix(r.Parameters[name+"_without"]+", "+string(e), ", ")
+				r.Parameters[withoutParameter(name)] = result.Of(result.Texts(append(r.Parameters.Texts(withoutParameter(name)), string(e))))
 				continue
 			}
 			if err != nil {
@@ -83,54 +83,42 @@ func (c *Command) prepare(ctx context.Context, all *switchedTestbeds, r *result.
 // takeAll takes all samples and appends them to r, until ctx ends.
 func (c *Command) takeAll(ctx context.Context, all *switchedTestbeds, r *result.Result, p *experiment.Progress) error {
 	steps := c.plan(func(name string, e overlay.Encapsulation) bool { return all.byName[streamTestbed(name, e)] != nil })
-	pace, left := offloadPace(), unstreamed(steps)
-	for i, s := range steps {
-		p.Begin(s.String(), pace.Left(left[i:]))
-		began := time.Now()
-		b := all.byName[streamTestbed(s.Target, overlay.Encapsulation(s.stream.Encapsulation))]
-		sample := c.take(ctx, b, s)
-		if err := ctx.Err(); err != nil { // the sample is half a one
-			r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", s.Round, c.Rounds)
-			return err
-		}
-		if b.state == s.stream.State {
-			r.Parameters["in_force_"+s.Target+"_"+s.stream.State] = forceWords(b.inForce)
-		}
-		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
-		pace.Took(s.Step, time.Since(began))
-		p.Ended(streamOutcome(sample), pace.Left(left[i+1:]))
+	taking := experiment.Taking[streamStep]{
+		Pace: offloadPace(), Outcome: streamOutcome,
+		Take: func(ctx context.Context, s streamStep) (result.Sample, error) {
+			b := all.byName[streamTestbed(s.Target, overlay.Encapsulation(s.stream.Encapsulation))]
+			sample := c.take(ctx, b, s)
+			if b.state == s.stream.State {
+				noteForce(r.Parameters, s.Target, s.stream.State, b.inForce)
+			}
+			return sample, nil
+		},
 	}
-	return nil
+	return taking.All(ctx, steps, r, p)
 }
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":       strconv.Itoa(c.Rounds),
-		"sizes":        experiment.Numbers(c.Sizes) + " kB (1024 bytes) a write",
-		"states":       strings.Join(c.States, ", "),
-		"where":        strings.Join(c.Where, ", "),
-		"ways":         strings.Join(c.Ways, ", "),
-		"streams":      fmt.Sprintf("%d each way, over %d pairs of end systems", c.Streams, c.Pairs),
-		"writes":       "iperf3 writes and reads in this size; TCP_NODELAY is off, as iperf3 has it, so TCP may join small writes into one segment",
-		"kinds":        "tso: all tx-…segmentation features, those of tunnels too; gro: rx-gro, rx-lro, rx-gro-hw; csum: tx-checksum-… and rx-checksum. Linux offloads segmentation only with checksums: tso-on has these too, and csum-off has no TSO",
-		"order":        "in each round, for one size after the other, all states, and in each all targets, both in balanced order; each target has its own hosts and links from the first sample to the last, and only its offloads change",
-		"duration":     c.Duration.String(),
-		"rest":         experiment.SettleTime.String() + " before each sample",
-		"patience":     c.Patience.String() + " at most before each sample, for the machine to become quiet",
-		"pinning":      "end systems of host A on the first core, of host B on the second; the kernel's packet processing is not pinned",
-		"cpu":          "percent of all cores, of the whole machine: end systems, hosts and whatever else runs",
-		"underlay_mtu": strconv.Itoa(c.UnderlayMTU),
-		"inner_mtu":    strconv.Itoa(c.innerMTU()),
-		"family":       "IPv" + strconv.Itoa(c.Family) + " underlay, IPv4 inside",
-		"udp_checksum": "zero in every tunnel",
+	p := result.Parameters{
+		"rounds":       result.Count(c.Rounds),
+		"sizes":        result.Counts(c.Sizes).In("kB").Explained("of 1024 bytes a write"),
+		"states":       result.Of(result.Texts(c.States)),
+		"where":        result.Of(result.Texts(c.Where)),
+		"ways":         result.Of(result.Texts(c.Ways)),
+		"streams":      result.Count(c.Streams).Explained("each way, over %d pairs of end systems", c.Pairs),
+		"writes":       result.Words("iperf3 writes and reads in this size; TCP_NODELAY is off, as iperf3 has it, so TCP may join small writes into one segment"),
+		"kinds":        result.Words("tso: all tx-…segmentation features, those of tunnels too; gro: rx-gro, rx-lro, rx-gro-hw; csum: tx-checksum-… and rx-checksum. Linux offloads segmentation only with checksums: tso-on has these too, and csum-off has no TSO"),
+		"order":        result.Words("in each round, for one size after the other, all states, and in each all targets, both in balanced order; each target has its own hosts and links from the first sample to the last, and only its offloads change"),
+		"duration":     result.Time(c.Duration),
+		"rest":         result.Time(experiment.SettleTime).Explained("before each sample"),
+		"patience":     result.Time(c.Patience).Explained("at most before each sample, for the machine to become quiet"),
+		"pinning":      result.Words("end systems of host A on the first core, of host B on the second; the kernel's packet processing is not pinned"),
+		"cpu":          result.Words("percent of all cores, of the whole machine: end systems, hosts and whatever else runs"),
+		"underlay_mtu": result.Count(c.UnderlayMTU).In("bytes"),
+		"inner_mtu":    result.Count(c.innerMTU()).In("bytes"),
+		"family":       result.Words("IPv" + strconv.Itoa(c.Family) + " underlay, IPv4 inside"),
+		"udp_checksum": result.Words("zero in every tunnel"),
 	}
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	experiment.NoteBinary(p, c.SelvageBinary)
+	return console.Blank(Name, began, p)
 }

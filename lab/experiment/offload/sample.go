@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,15 +16,9 @@ import (
 
 // take takes the sample of s on b. A failure is in the sample, not beside it.
 func (c *Command) take(ctx context.Context, b *switchedTestbed, s streamStep) result.Sample {
+	began := time.Now()
 	sample, err := c.attempt(ctx, b, s)
-	if sample.Metrics == nil {
-		sample.Metrics = map[string]float64{}
-	}
-	sample.Target, sample.Case, sample.Round = s.Target, s.CaseName, s.Round
-	if err != nil {
-		sample.Error = err.Error()
-	}
-	return sample
+	return experiment.Attempted(began, sample, err)
 }
 
 func (c *Command) attempt(ctx context.Context, b *switchedTestbed, s streamStep) (result.Sample, error) {
@@ -150,7 +143,7 @@ func streamSample(runs []*measure.TCP) result.Sample {
 // streamOutcome is the sample in a few words.
 func streamOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	}
 	words := fmt.Sprintf("%s Gbit/s, %s %% CPU, %s Mbit/s per %%", stats.Figure(s.Metrics[Throughput]),
 		stats.Figure(s.Metrics[Processor]), stats.Figure(s.Metrics[Efficiency]))

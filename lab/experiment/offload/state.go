@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -113,6 +114,9 @@ func extent(now map[string]bool, kind string) string {
 	return words
 }
 
+// partOfIt is the extent of what is on here and off there.
+const partOfIt = "partly"
+
 // joinExtent is the extent of two parts.
 func joinExtent(a, b string) string {
 	switch {
@@ -121,7 +125,7 @@ func joinExtent(a, b string) string {
 	case b == "":
 		return a
 	}
-	return "partly"
+	return partOfIt
 }
 
 // forceWords writes what is in force: "ports: tso on, gro off, csum on; underlay: …".
@@ -140,6 +144,35 @@ func forceWords(inForce map[string]map[string]string) string {
 	}
 	return strings.Join(roles, "; ")
 }
+
+// partlyOn are what of a state is neither on nor off: "ports tso".
+func partlyOn(inForce map[string]map[string]string) result.Texts {
+	var partly result.Texts
+	for _, role := range []string{rolePorts, roleUnderlay, roleTunnel} {
+		for _, kind := range allKinds() {
+			if inForce[role][kind] == partOfIt {
+				partly = append(partly, role+" "+kind)
+			}
+		}
+	}
+	return partly
+}
+
+// noteForce writes down what was in force in a state of a target.
+func noteForce(p result.Parameters, target, state string, inForce map[string]map[string]string) {
+	p[forceParameter(target, state)] = result.Words(forceWords(inForce))
+	if partly := partlyOn(inForce); len(partly) > 0 {
+		p[partlyParameter(target, state)] = result.Of(partly)
+	}
+}
+
+// forceParameter is the name of the parameter that says what was in force in a state of a
+// target, and partlyParameter of that which lists what was not all on or all off.
+func forceParameter(target, state string) string  { return "in_force_" + target + "_" + state }
+func partlyParameter(target, state string) string { return "partly_" + target + "_" + state }
+
+// withoutParameter is the name of the parameter that lists encapsulations which a target lacks.
+func withoutParameter(target string) string { return target + "_without" }
 
 // restoreSwitched sets the offloads again that killed experiments had changed. A failure is
 // no reason not to measure: networks are new in every run.

@@ -32,7 +32,7 @@ func TestFrom(t *testing.T) {
 			t.Errorf("%d: %+v %v, want %+v", frame, c, err, want)
 		}
 	}
-	r.Parameters = map[string]string{"cores": "generator, device and sink share core 1"}
+	r.Parameters = result.Parameters{"shared_core": result.Of(result.Bool(true))}
 	if c, err := From(r, "selvage", 64); err != nil || !strings.Contains(c.Source, "2026-09-14, with generator and sink on the same core") {
 		t.Errorf("%+v %v", c, err)
 	}

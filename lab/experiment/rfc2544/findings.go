@@ -18,11 +18,11 @@ func verdict(r result.Result) result.Verdict {
 	v := result.Verdict{Findings: e.findings()}
 	switch why := e.refuse(); {
 	case e.DUT == "":
-		v.Refused, v.Sentence = true, "No verdict: nothing but the limit was measured, so there is nothing to compare."
+		v.Refuse("nothing but the limit was measured, so there is nothing to compare", "")
 	case why != "":
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machine, or raise --rounds or --duration."
+		v.Refuse(why, diagnose.Quieter+transit.Noisy)
 	default:
-		v.Sentence = e.sentence()
+		v.Headline, v.Explanation = e.answer()
 	}
 	return v
 }
@@ -77,7 +77,8 @@ func (e evidence) refuse() string {
 	return transit.RefuseRate(e.Result, key.Case(), metric, stats.Limit, e.DUT)
 }
 
-func (e evidence) sentence() string {
+// answer is the verdict when there is one.
+func (e evidence) answer() (headline, explanation string) {
 	key, _ := e.key()
 	metric := e.metric(e.DUT, key)
 	row, _ := e.rate(e.DUT, key, metric)
@@ -99,15 +100,15 @@ func (e evidence) sentence() string {
 		b.WriteString("; " + strings.Join(rivals, ", "))
 	}
 	b.WriteString(".")
+	var more []string
 	if pdr, ok := e.rate(e.DUT, key, transit.PDR); ok && metric == transit.NDR {
-		fmt.Fprintf(&b, " With up to %s loss it is %s Mpps.", e.tolerance(), stats.Figure(pdr.Median))
+		more = append(more, fmt.Sprintf("With up to %s loss it is %s Mpps.", e.tolerance(), stats.Figure(pdr.Median)))
 	}
-	b.WriteString(e.wayBack(key))
-	return b.String()
+	return b.String(), strings.Join(append(more, e.wayBack(key)...), " ")
 }
 
 // wayBack is the same size in the other directions.
-func (e evidence) wayBack(key Traffic) string {
+func (e evidence) wayBack(key Traffic) []string {
 	var words []string
 	for _, direction := range []string{transit.Encap, transit.Decap, transit.Both} {
 		other := key
@@ -117,9 +118,9 @@ func (e evidence) wayBack(key Traffic) string {
 		}
 	}
 	if len(words) == 0 {
-		return ""
+		return nil
 	}
-	return " " + diagnose.UpperFirst(strings.Join(words, ", ")) + "."
+	return []string{diagnose.UpperFirst(strings.Join(words, ", ")) + "."}
 }
 
 // frames says what a case sends.
@@ -151,7 +152,7 @@ func (e evidence) tunnel() string {
 	if e.DUT == diagnose.Kernel {
 		return "VXLAN"
 	}
-	return diagnose.InWords(e.Parameters["encapsulation"])
+	return diagnose.InWords(e.Parameters.Text("encapsulation"))
 }
 
 // tolerance is the PDR's loss in words.

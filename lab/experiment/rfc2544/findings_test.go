@@ -13,7 +13,7 @@ import (
 func transitRun(change func(*result.Result)) result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name,
-		Parameters: map[string]string{"rounds": "5", "tolerance": "0.01 %", "cores": "generator, device and sink share core 1, one after the other"},
+		Parameters: result.Parameters{"rounds": result.Count(5), "tolerance": result.Of(result.Number(0.01)).In("%"), "cores": result.Words("generator, device and sink share core 1, one after the other"), "shared_core": result.Of(result.Bool(true))},
 	}
 	for round := 1; round <= 5; round++ {
 		wobble := 1 + 0.002*float64(round)
@@ -63,8 +63,8 @@ func TestTransitSentence(t *testing.T) {
 		}, true, "the no-drop rate of limit spreads by"},
 	} {
 		v := verdict(transitRun(c.change))
-		if v.Refused != c.refused || !strings.Contains(v.Sentence, c.want) {
-			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.Sentence, c.want)
+		if v.Refused != c.refused || !strings.Contains(v.String(), c.want) {
+			t.Errorf("%s: refused %v, %q, want %q", name, v.Refused, v.String(), c.want)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestTransitFindings(t *testing.T) {
 		"generator-bound": {experimenttest.Figures("limit", "", map[string]float64{transit.GeneratorCeiling: 7}), []string{"Generator: generator-bound. Alone it reaches 7.00 Mpps, only 1.39 × the limit's 5.03 (decap-64)"}, "so it was not"},
 		"no ceiling":      {experimenttest.EachSample("", "", func(s *result.Sample) { delete(s.Metrics, transit.GeneratorCeiling) }), []string{"whether it was the limit is unknown"}, ""},
 		"search ended at the ceiling": {func(r *result.Result) {
-			r.Parameters["cores"] = "generator on core 1; device on core 0"
+			r.Parameters["cores"], r.Parameters["shared_core"] = result.Words("generator on core 1; device on core 0"), result.Of(result.Bool(false))
 			experimenttest.Figures("selvage", "decap-64", map[string]float64{"limited": 1})(r)
 		}, []string{"so the figure is a lower bound, with Selvage in decap-64.", "Cores: generator on core 1; device on core 0. Queues between cores lose"}, ""},
 		"limited on one core": {experimenttest.Figures("selvage", "decap-64", map[string]float64{"limited": 1}), nil, "lower bound"},

@@ -82,7 +82,7 @@ func (e evidence) bound() []result.Finding {
 	}
 	var names []string
 	for _, s := range e.Samples {
-		if s.Error == "" && s.Metrics["limited"] > 0 {
+		if s.Error == "" && s.Metrics[limitedBy] > 0 {
 			if name := e.title(s.Target) + " in " + s.Case; !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -96,7 +96,7 @@ func (e evidence) bound() []result.Finding {
 
 // cores says what shared a core.
 func (e evidence) cores() []result.Finding {
-	words := e.Parameters["cores"]
+	words := e.Parameters.Text(coresParameter)
 	switch {
 	case words == "":
 		return nil
@@ -145,9 +145,9 @@ func (e evidence) outage() []result.Finding {
 		return nil
 	case worst < closeRates:
 		return []result.Finding{{Topic: "Loss", Text: fmt.Sprintf("the rate without loss is only %s of that with %s loss (%s): bursts overflow a queue long before the path is busy. Check ring sizes, the NAPI budget, and what else runs on the core.",
-			diagnose.Share(worst), e.tolerance(), at.Case())}}
+			stats.Share(worst), e.tolerance(), at.Case())}}
 	}
-	least := diagnose.Share(worst) + " or more of"
+	least := stats.Share(worst) + " or more of"
 	if worst > 0.999 {
 		least = "the same as"
 	}
@@ -205,21 +205,21 @@ func (e evidence) sizes() []result.Finding {
 func (e evidence) line() []result.Finding {
 	var cases []string
 	for _, t := range Transits(e.Result) {
-		if row, ok := e.rate(e.DUT, t, "line_share"); ok && row.Median >= fullLine {
+		if row, ok := e.rate(e.DUT, t, lineShare); ok && row.Median >= fullLine {
 			cases = append(cases, t.Case())
 		}
 	}
 	if len(cases) == 0 {
 		return nil
 	}
-	return []result.Finding{{Topic: "Line", Text: fmt.Sprintf("at %s of the line rate and more the line is the limit (%s): the device may do more, and flows that a hash spreads unevenly lose there first.", diagnose.Share(fullLine), strings.Join(cases, ", "))}}
+	return []result.Finding{{Topic: "Line", Text: fmt.Sprintf("at %s of the line rate and more the line is the limit (%s): the device may do more, and flows that a hash spreads unevenly lose there first.", stats.Share(fullLine), strings.Join(cases, ", "))}}
 }
 
 // latency looks for the queue that stands at the full rate.
 func (e evidence) latency() []result.Finding {
 	key, ok := e.key()
 	full, okFull := e.rate(e.DUT, key, transit.LatencyP99)
-	less, okLess := e.rate(e.DUT, key, "latency_p99_90")
+	less, okLess := e.rate(e.DUT, key, latencyP99At90)
 	half, _ := e.rate(e.DUT, key, transit.LatencyP50)
 	if !ok || !okFull || !okLess || less.Median == 0 {
 		return nil
@@ -276,16 +276,16 @@ func (e evidence) sweep() []result.Finding {
 		return nil
 	}
 	return []result.Finding{{Topic: "Flows", Text: fmt.Sprintf("%s forwards %s Mpps with %s and %s with %s, %s of it: beyond the CPU's caches, a look-up is a miss.",
-		e.title(e.DUT), stats.Figure(first.Median), diagnose.Flows(few.Flows), stats.Figure(last.Median), diagnose.Flows(many.Flows), diagnose.Share(last.Median/first.Median))}}
+		e.title(e.DUT), stats.Figure(first.Median), diagnose.Flows(few.Flows), stats.Figure(last.Median), diagnose.Flows(many.Flows), stats.Share(last.Median/first.Median))}}
 }
 
 // tests are the figures of RFC 2544's other tests, where they were made.
 func (e evidence) tests() []result.Finding {
 	var out []result.Finding
 	for _, test := range []struct{ metric, topic, text string }{
-		{"back_to_back", "Bursts", "%s takes %s frames back to back without loss (%s)."},
-		{"recovery_ms", "Recovery", "%s loses frames for %s ms after an overload (%s)."},
-		{"reset_ms", "Reset", "%s forwards again %s ms after a restart (%s)."},
+		{backToBack, "Bursts", "%s takes %s frames back to back without loss (%s)."},
+		{recoveryMS, "Recovery", "%s loses frames for %s ms after an overload (%s)."},
+		{resetMS, "Reset", "%s forwards again %s ms after a restart (%s)."},
 	} {
 		for _, t := range Transits(e.Result) {
 			if row, ok := e.rate(e.DUT, t, test.metric); ok {

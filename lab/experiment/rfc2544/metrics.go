@@ -95,6 +95,25 @@ func Transits(r result.Result) []Traffic {
 	return all
 }
 
+// Metrics beside those of all experiments on transit; units are in transitMetrics.
+const (
+	latencyMin     = "latency_min"
+	latencyMean    = "latency_mean"
+	latencyP999    = "latency_p999"
+	latencyP99At90 = "latency_p99_90"
+	jitter         = "jitter"
+	offeredRate    = "offered"
+	forwardedRate  = "forwarded"
+	frameOut       = "frame_out"
+	egressRate     = "egress"
+	lineShare      = "line_share"
+	cpuShare       = "cpu"
+	backToBack     = "back_to_back"
+	recoveryMS     = "recovery_ms"
+	resetMS        = "reset_ms"
+	limitedBy      = "limited" // 1 where the generator was the limit, in samples alone
+)
+
 // transitMetrics are the figures of every case, those first that a verdict is about.
 func transitMetrics(r result.Result) []stats.Metric {
 	var metrics []stats.Metric
@@ -106,26 +125,26 @@ func transitMetrics(r result.Result) []stats.Metric {
 		{Case: "", Name: transit.NSPerPacket, Unit: "ns", Title: "Time of a core per packet", Higher: false},
 		{Case: "", Name: transit.DeviceNS, Unit: "ns", Title: "The device's time per packet", Higher: false},
 		{Case: "", Name: transit.MppsPerCore, Unit: "Mpps", Title: "Rate per core", Higher: true},
-		{Case: "", Name: "latency_min", Unit: "µs", Title: "Least latency at the no-drop rate", Higher: false},
-		{Case: "", Name: "latency_mean", Unit: "µs", Title: "Mean latency at the no-drop rate", Higher: false},
-		{Case: "", Name: "latency_p999", Unit: "µs", Title: "Latency p99.9 at the no-drop rate", Higher: false},
-		{Case: "", Name: "jitter", Unit: "µs", Title: "Jitter at the no-drop rate", Higher: false},
+		{Case: "", Name: latencyMin, Unit: "µs", Title: "Least latency at the no-drop rate", Higher: false},
+		{Case: "", Name: latencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate", Higher: false},
+		{Case: "", Name: latencyP999, Unit: "µs", Title: "Latency p99.9 at the no-drop rate", Higher: false},
+		{Case: "", Name: jitter, Unit: "µs", Title: "Jitter at the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p50_10", Unit: "µs", Title: "Latency p50 at 10 % of the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p99_10", Unit: "µs", Title: "Latency p99 at 10 % of the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p50_50", Unit: "µs", Title: "Latency p50 at 50 % of the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p99_50", Unit: "µs", Title: "Latency p99 at 50 % of the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p50_90", Unit: "µs", Title: "Latency p50 at 90 % of the no-drop rate", Higher: false},
-		{Case: "", Name: "latency_p99_90", Unit: "µs", Title: "Latency p99 at 90 % of the no-drop rate", Higher: false},
-		{Case: "", Name: "offered", Unit: "Mpps", Title: "Offered at the partial-drop rate", Higher: true},
-		{Case: "", Name: "forwarded", Unit: "Mpps", Title: "Forwarded at the partial-drop rate", Higher: true},
-		{Case: "", Name: "frame_out", Unit: "bytes", Title: "Frame in the tunnel", Higher: false},
-		{Case: "", Name: "egress", Unit: "Gbit/s", Title: "Rate on the wire of the underlay", Higher: true},
-		{Case: "", Name: "line_share", Unit: "share", Title: "Share of the line rate", Higher: true},
-		{Case: "", Name: "cpu", Unit: "share", Title: "Share of the cores", Higher: false},
+		{Case: "", Name: latencyP99At90, Unit: "µs", Title: "Latency p99 at 90 % of the no-drop rate", Higher: false},
+		{Case: "", Name: offeredRate, Unit: "Mpps", Title: "Offered at the partial-drop rate", Higher: true},
+		{Case: "", Name: forwardedRate, Unit: "Mpps", Title: "Forwarded at the partial-drop rate", Higher: true},
+		{Case: "", Name: frameOut, Unit: "bytes", Title: "Frame in the tunnel", Higher: false},
+		{Case: "", Name: egressRate, Unit: "Gbit/s", Title: "Rate on the wire of the underlay", Higher: true},
+		{Case: "", Name: lineShare, Unit: "share", Title: "Share of the line rate", Higher: true},
+		{Case: "", Name: cpuShare, Unit: "share", Title: "Share of the cores", Higher: false},
 		{Case: "", Name: transit.GeneratorCeiling, Unit: "Mpps", Title: "The generator's own ceiling", Higher: true},
-		{Case: "", Name: "back_to_back", Unit: "frames", Title: "Longest burst without loss", Higher: true},
-		{Case: "", Name: "recovery_ms", Unit: "ms", Title: "Recovery from overload", Higher: false},
-		{Case: "", Name: "reset_ms", Unit: "ms", Title: "Recovery from a reset", Higher: false},
+		{Case: "", Name: backToBack, Unit: "frames", Title: "Longest burst without loss", Higher: true},
+		{Case: "", Name: recoveryMS, Unit: "ms", Title: "Recovery from overload", Higher: false},
+		{Case: "", Name: resetMS, Unit: "ms", Title: "Recovery from a reset", Higher: false},
 	} {
 		for _, t := range Transits(r) {
 			m.Case = t.Case()
@@ -135,26 +154,28 @@ func transitMetrics(r result.Result) []stats.Metric {
 	return metrics
 }
 
-// Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %". Its parameter is a
-// percentage with its sign or a share; without one it is "the tolerated".
+// Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %"; "the tolerated" where it
+// is not recorded.
 func Tolerance(r result.Result) string {
-	text := strings.TrimSpace(r.Parameters["tolerance"])
-	scale := 100.0
-	if percent, ok := strings.CutSuffix(text, "%"); ok {
-		text, scale = strings.TrimSpace(percent), 1
-	}
-	share, err := strconv.ParseFloat(text, 64)
-	if err != nil {
+	p, ok := r.Parameters[tolerance]
+	if !ok {
 		return "the tolerated"
 	}
-	return strconv.FormatFloat(scale*share, 'g', 3, 64) + " %"
+	return p.String()
 }
+
+// Parameters that findings and reports stand on.
+const (
+	tolerance      = "tolerance" // of loss, in percent
+	sharedCore     = "shared_core"
+	coresParameter = "cores" // what ran where, in words
+)
 
 // SharedCore says whether generator, device and sink of r took turns on one core. There
 // the search always ends at the generator's highest rate, and that holds the device's
 // time.
 func SharedCore(r result.Result) bool {
-	return strings.HasPrefix(r.Parameters["cores"], "inline") || strings.Contains(r.Parameters["cores"], "share core")
+	return r.Parameters.Bool(sharedCore)
 }
 
 // summarise are the summary of r.

@@ -4,9 +4,11 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -89,14 +91,17 @@ func TestRefuseRate(t *testing.T) {
 }
 
 func TestTransitParameters(t *testing.T) {
-	for text, want := range map[string]string{"0.01 %": "0.01 %", "0.0001": "0.01 %", "0.5%": "0.5 %", "": "the tolerated", "x %": "the tolerated"} {
-		if got := Tolerance(result.Result{Parameters: map[string]string{"tolerance": text}}); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+	if got := Tolerance(result.Result{}); got != "the tolerated" {
+		t.Errorf("without a tolerance: %q", got)
 	}
-	for text, want := range map[string]bool{"inline": true, "generator, device and sink share core 1": true, "split": false, "": false, "generator on core 1; device on core 0": false} {
-		if got := SharedCore(result.Result{Parameters: map[string]string{"cores": text}}); got != want {
-			t.Errorf("%q: %v", text, got)
+	for args, shared := range map[string]bool{"--tolerance=0.5": true, "--tolerance=0.5 --cores=split": false} {
+		var command commands
+		if err := experimenttest.Parse(&command, append([]string{"rfc2544"}, strings.Fields(args)...)...); err != nil {
+			t.Fatal(err)
+		}
+		r := command.Rfc2544.describe(&experiment.Console{}, time.Now())
+		if got := Tolerance(r); got != "0.5 %" || SharedCore(r) != shared {
+			t.Errorf("%s: tolerance %q, shared core %t", args, got, SharedCore(r))
 		}
 	}
 }

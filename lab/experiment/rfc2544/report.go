@@ -183,8 +183,8 @@ func (v view) tables(name string) []studyTable {
 func (v view) tableLine(name string, t Traffic) transitLine {
 	l := transitLine{
 		Size: sizeWords(t), NDR: v.value(name, t, transit.NDR), PDR: v.value(name, t, transit.PDR),
-		Offered: v.value(name, t, "offered"), Forwarded: v.value(name, t, "forwarded"), FrameOut: v.value(name, t, "frame_out"),
-		Egress: v.value(name, t, "egress"), Line: v.percent(name, t, "line_share"), CPU: v.percent(name, t, "cpu"),
+		Offered: v.value(name, t, offeredRate), Forwarded: v.value(name, t, forwardedRate), FrameOut: v.value(name, t, frameOut),
+		Egress: v.value(name, t, egressRate), Line: v.percent(name, t, lineShare), CPU: v.percent(name, t, cpuShare),
 		PerCore: v.value(name, t, transit.MppsPerCore), NS: v.value(name, t, transit.NSPerPacket), Device: v.value(name, t, transit.DeviceNS), Ratio: "–",
 	}
 	row, _ := v.find(name, t, transit.PDR)
@@ -229,8 +229,8 @@ func (v view) Delays() []delay {
 		for _, name := range v.Names() {
 			if _, ok := v.find(name, t, transit.LatencyP50); ok {
 				lines = append(lines, delay{
-					name, v.Color(name), t.Case(), v.value(name, t, "latency_min"), v.value(name, t, "latency_mean"), v.value(name, t, transit.LatencyP50),
-					v.value(name, t, transit.LatencyP99), v.value(name, t, "latency_p999"), v.value(name, t, "jitter"),
+					name, v.Color(name), t.Case(), v.value(name, t, latencyMin), v.value(name, t, latencyMean), v.value(name, t, transit.LatencyP50),
+					v.value(name, t, transit.LatencyP99), v.value(name, t, latencyP999), v.value(name, t, jitter),
 				})
 			}
 		}
@@ -243,7 +243,7 @@ func (v view) Extras() []extra {
 	var lines []extra
 	for _, t := range Transits(v.Result) {
 		for _, name := range v.Names() {
-			e := extra{name, v.Color(name), t.Case(), v.value(name, t, "back_to_back"), v.value(name, t, "recovery_ms"), v.value(name, t, "reset_ms")}
+			e := extra{name, v.Color(name), t.Case(), v.value(name, t, backToBack), v.value(name, t, recoveryMS), v.value(name, t, resetMS)}
 			if e.Burst != "–" || e.Recovery != "–" || e.Reset != "–" {
 				lines = append(lines, e)
 			}

@@ -45,8 +45,8 @@ func syntheticTransit() result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name, Started: time.Date(2026, 9, 21, 14, 3, 11, 0, time.UTC),
 		Command: []string{"selvage", "lab", "rfc2544", "--quick", "--imix", "--loss-curve", "--flow-sweep", "1,1280,100000,1000000"},
-		Parameters: map[string]string{"rounds": "3", "cores": "generator, device and sink share core 1, one after the other", "tolerance": "0.01 %", "line_rate": "100", "flows": "1280",
-			"encapsulation": "vxlan", "duration": "200ms", "search": "mlr"},
+		Parameters: result.Parameters{"rounds": result.Count(3), "cores": result.Words("generator, device and sink share core 1, one after the other"), "shared_core": result.Of(result.Bool(true)), "tolerance": result.Of(result.Number(0.01)).In("%"), "line_rate": result.Of(result.Number(100)).In("Gbit/s"), "flows": result.Count(1280),
+			"encapsulation": result.Words("vxlan"), "duration": result.Time(200 * time.Millisecond), "search": result.Words("mlr")},
 		Environment: experimenttest.Environment(),
 		Topology: result.Topology{
 			Nodes: []result.Node{

@@ -53,7 +53,7 @@ func (v view) writeRates(b *strings.Builder, title string, cases []Traffic) {
 				interval = fmt.Sprintf("[%.2f, %.2f]", row.RatioLo, row.RatioHi)
 			}
 			fmt.Fprintf(b, "  %-9s %-13s %6s %6s %7s %13s %6s %7s %6s %6s %6s %6s %3d\n", what, chart.Clip(name, 13), stats.Figure(row.Median), v.value(name, t, transit.PDR), ratio, interval,
-				v.value(name, t, "egress"), v.percent(name, t, "line_share"), v.percent(name, t, "cpu"), v.value(name, t, transit.NSPerPacket), v.value(name, t, transit.DeviceNS), v.value(name, t, transit.LatencyP99), row.N)
+				v.value(name, t, egressRate), v.percent(name, t, lineShare), v.percent(name, t, cpuShare), v.value(name, t, transit.NSPerPacket), v.value(name, t, transit.DeviceNS), v.value(name, t, transit.LatencyP99), row.N)
 		}
 	}
 	b.WriteByte('\n')

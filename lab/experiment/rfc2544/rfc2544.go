@@ -72,6 +72,9 @@ func transitTargets() []string {
 	return []string{transit.LimitName, transit.KernelName, transit.RouteName, transit.OVSName, "selvage", "selvage-geneve", "selvage-nvgre", transit.TCName}
 }
 
+// isSplit says whether the device has a core of its own.
+func isSplit(c *Command) bool { return c.Cores == "split" }
+
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Command) Validate() (err error) {
 	if c.Targets, c.programs, err = experiment.ReadBuilds(c.Targets, transitTargets()); err != nil {

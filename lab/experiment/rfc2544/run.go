@@ -2,7 +2,6 @@ package rfc2544
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -48,40 +47,36 @@ func (c *Command) buildAll(ctx context.Context, r *transit.Run, version string) 
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
-	p := map[string]string{
-		"rounds":           strconv.Itoa(c.Rounds),
-		"order":            "each case of a round runs all targets in balanced order; each has its own hosts and links from the first sample to the last",
-		"directions":       strings.Join(c.Directions, ", "),
-		"sizes":            experiment.Numbers(c.Sizes) + " bytes with FCS, of the inner frame where there is a tunnel; a packet of 1500 bytes is in a frame of 1518",
-		"flows":            strconv.Itoa(c.Flows),
-		"scenario":         fmt.Sprintf("%d uplinks, %d links of the underlay", c.Scenario, c.Scenario),
-		"family":           "IPv" + strconv.Itoa(c.Family),
-		"underlay_family":  "IPv" + strconv.Itoa(c.Underlay),
-		"search":           c.Search,
-		"tolerance":        fmt.Sprintf("%g %%", c.Tolerance),
-		"line_rate":        fmt.Sprintf("%g Gbit/s", c.LineRate),
-		"rates":            fmt.Sprintf("%g … %g %% of the line rate or of the generator's ceiling, whichever is less; from 2 %% of what a slower device forwards; where generator and device share a core, the highest rate is over their CPU time, and the fastest trial without loss counts", c.MinRate, c.MaxRate),
-		"generator":        "a real-time task while it sends, and so is a device in user space",
-		"retries":          strconv.Itoa(c.Retries),
-		"duration":         c.Duration.String(),
-		"initial_duration": c.InitialDuration.String(),
-		"drain":            c.Drain.String() + " at most, less when all frames have arrived",
-		"settle":           c.Settle.String(),
-		"warmup":           "two frames of each flow, until all of them arrive",
-		"accounts":         "a trial counts when sent = received + the drops that counters of the kernel, the driver and the device name",
-		"latency_trials":   fmt.Sprintf("%d of %s at each of 10, 50, 90 and 100 %% of the no-drop rate, means of them; every frame is timed", c.LatencyTrials, c.latencyDuration()),
-		"cores":            transit.CoresInWords(c.Cores == "split"),
-		"ns_per_packet":    "one divided by the highest rate; where generator, device and sink share a core, over their CPU time, so it excludes what other processes take of the core",
-		"limit":            "forwards frames as they come; in decap and both those are VXLAN's",
-		"both":             "rates are of frames sent; each crosses the device twice",
+	p := result.Parameters{
+		"rounds":           result.Count(c.Rounds),
+		"order":            result.Words("each case of a round runs all targets in balanced order; each has its own hosts and links from the first sample to the last"),
+		"directions":       result.Of(result.Texts(c.Directions)),
+		"sizes":            result.Counts(c.Sizes).In("bytes").Explained("with FCS, of the inner frame where there is a tunnel; a packet of 1500 bytes is in a frame of 1518"),
+		"flows":            result.Count(c.Flows),
+		"scenario":         result.Count(c.Scenario).Explained("uplinks, and as many links of the underlay"),
+		"family":           result.Words("IPv" + strconv.Itoa(c.Family)),
+		"underlay_family":  result.Words("IPv" + strconv.Itoa(c.Underlay)),
+		"search":           result.Words(c.Search),
+		tolerance:          result.Of(result.Number(c.Tolerance)).In("%"),
+		"line_rate":        result.Of(result.Number(c.LineRate)).In("Gbit/s"),
+		"rates":            result.Of(result.Numbers{c.MinRate, c.MaxRate}).In("%").Explained("at least and at most, of the line rate or of the generator's ceiling, whichever is less; from 2 %% of what a slower device forwards; where generator and device share a core, the highest rate is over their CPU time, and the fastest trial without loss counts"),
+		"generator":        result.Words("a real-time task while it sends, and so is a device in user space"),
+		"retries":          result.Count(c.Retries),
+		"duration":         result.Time(c.Duration),
+		"initial_duration": result.Time(c.InitialDuration),
+		"drain":            result.Time(c.Drain).Explained("at most, less when all frames have arrived"),
+		"settle":           result.Time(c.Settle),
+		"warmup":           result.Words("two frames of each flow, until all of them arrive"),
+		"accounts":         result.Words("a trial counts when sent = received + the drops that counters of the kernel, the driver and the device name"),
+		"latency_trials":   result.Count(c.LatencyTrials).Explained("of %s at each of 10, 50, 90 and 100 %% of the no-drop rate, means of them; every frame is timed", c.latencyDuration()),
+		coresParameter:     result.Words(transit.CoresInWords(isSplit(c))),
+		sharedCore:         result.Of(result.Bool(!isSplit(c))),
+		"ns_per_packet":    result.Words("one divided by the highest rate; where generator, device and sink share a core, over their CPU time, so it excludes what other processes take of the core"),
+		"limit":            result.Words("forwards frames as they come; in decap and both those are VXLAN's"),
+		"both":             result.Words("rates are of frames sent; each crosses the device twice"),
 	}
-	p["selvage_transit"] = c.SelvageTransit
-	if c.SelvageBinary != "" {
-		p["selvage_binary"] = c.SelvageBinary
-	}
+	p["selvage_transit"] = result.Words(c.SelvageTransit)
+	experiment.NoteBinary(p, c.SelvageBinary)
 	c.programs.Record(p)
-	return result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(), Command: append([]string{"selvage"}, console.Args...),
-		Parameters: p, Samples: []result.Sample{},
-	}
+	return console.Blank(Name, began, p)
 }

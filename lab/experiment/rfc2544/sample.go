@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -104,7 +103,7 @@ func (m *rateSample) highest(ctx context.Context) error {
 		cores = p.Sent.Busy.Seconds() / p.Sent.Duration.Seconds()
 	}
 	m.sample.CPU = spent.Cores
-	m.set("cpu", min(cores/float64(len(spent.Cores)), 1))
+	m.set(cpuShare, min(cores/float64(len(spent.Cores)), 1))
 	m.set(transit.MppsPerCore, float64(p.Got.Frames)/p.Sent.Duration.Seconds()/cores/1e6)
 	m.set(transit.GeneratorCeiling, m.ceiling.Rate/1e6)
 	return nil
@@ -221,14 +220,14 @@ func (m *rateSample) rates() {
 	}
 	m.set(transit.NDR, noDrop/1e6)
 	m.set(transit.PDR, partial/1e6)
-	m.set("offered", offered/1e6)
-	m.set("forwarded", partial/1e6)
+	m.set(offeredRate, offered/1e6)
+	m.set(forwardedRate, partial/1e6)
 	out := m.step.Size + float64(m.overhead(m.step.Target))
 	egress := partial * (out + framing) * 8 / 1e9
-	m.set("frame_out", out)
-	m.set("egress", egress)
-	m.set("line_share", egress/(m.LineRate*float64(m.Scenario)))
-	m.set("limited", truth(m.limited(ndr, noDrop)))
+	m.set(frameOut, out)
+	m.set(egressRate, egress)
+	m.set(lineShare, egress/(m.LineRate*float64(m.Scenario)))
+	m.set(limitedBy, truth(m.limited(ndr, noDrop)))
 	m.set("trials", float64(len(m.found.Trials)))
 	m.set("peak", m.peak/1e6)
 	cost := stats.Median(m.costs).Median
@@ -312,12 +311,12 @@ func (m *rateSample) timed(ctx context.Context, point search.Point, figures map[
 		add("latency_p99"+suffix, l.Quantile(0.99))
 		return nil
 	}
-	add("latency_min", l.Min)
-	add("latency_mean", l.Mean)
-	add("jitter", l.Jitter)
+	add(latencyMin, l.Min)
+	add(latencyMean, l.Mean)
+	add(jitter, l.Jitter)
 	add(transit.LatencyP50, l.Quantile(0.5))
 	add(transit.LatencyP99, l.Quantile(0.99))
-	add("latency_p999", l.Quantile(0.999))
+	add(latencyP999, l.Quantile(0.999))
 	m.sample.Latency = m.sample.Latency[:0]
 	for _, q := range []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1} {
 		m.sample.Latency = append(m.sample.Latency, result.Quantile{Q: q, US: us(l.Quantile(q))})
@@ -330,7 +329,7 @@ func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond)
 // rateOutcome is the sample in a few words.
 func rateOutcome(s result.Sample) string {
 	if s.Error != "" {
-		return "FAILED: " + strings.Join(strings.Fields(s.Error), " ")
+		return experiment.Failure(s)
 	}
 	words := fmt.Sprintf("NDR %s, PDR %s Mpps, %s ns a packet",
 		stats.Figure(s.Metrics[transit.NDR]), stats.Figure(s.Metrics[transit.PDR]), stats.Figure(s.Metrics[transit.NSPerPacket]))

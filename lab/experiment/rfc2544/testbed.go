@@ -13,7 +13,7 @@ func (c *Command) options(target string) transit.Options {
 	return transit.Options{
 		Experiment: Name,
 		Transit:    router.Options{Pairs: c.Scenario, Family: c.Family, UnderlayFamily: c.Underlay},
-		Split:      c.Cores == "split",
+		Split:      isSplit(c),
 		Forwarder:  c.forwarder(target),
 	}
 }

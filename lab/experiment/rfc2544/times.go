@@ -55,7 +55,7 @@ func (m *rateSample) backToBack(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		m.set("back_to_back", buffered.Average)
+		m.set(backToBack, buffered.Average)
 		m.set("back_to_back_limited", truth(buffered.Limited))
 	}
 	return err
@@ -80,7 +80,7 @@ func (m *rateSample) recovery(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		m.set("recovery_ms", ms(r.Mean))
+		m.set(recoveryMS, ms(r.Mean))
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (m *rateSample) reset(ctx context.Context) error {
 		return err
 	}
 	reset, err := search.Reset([]search.Outage{outage})
-	m.set("reset_ms", ms(reset))
+	m.set(resetMS, ms(reset))
 	return err
 }
 

@@ -344,7 +344,7 @@ func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.BGPLoad {
 	n.Must(n.Switch.Enslave("bgploadgen", "br0"))
 	_, err = h.Output(n.Ctx, "nft", "table ip silent { chain input { type filter hook input priority 0; udp dport { 3784, 4784, 4789 } drop; }; }")
 	n.Must(err)
-	return n.StartBGPLoad(h, harness.BGPLoadOptions{
+	return harness.StartBGPLoad(n.Network, h, harness.BGPLoadOptions{
 		Local: netip.MustParseAddr("192.0.2.99"), Neighbour: netip.MustParseAddr("192.0.2.1"), Peer: loadPeer(0),
 		Peers: peers, Hosts: hosts, Prefixes: prefixes, Routers: routers, VNI: 101,
 	})

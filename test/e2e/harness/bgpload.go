@@ -33,7 +33,7 @@ type BGPLoadOptions struct {
 }
 
 // StartBGPLoad runs one on a host, and waits for its session.
-func (n *Network) StartBGPLoad(h *topo.Host, o BGPLoadOptions) *BGPLoad {
+func StartBGPLoad(n *Network, h *topo.Host, o BGPLoadOptions) *BGPLoad {
 	n.T.Helper()
 	binary := filepath.Join(n.T.TempDir(), "bgploadgen")
 	if out, err := exec.CommandContext(n.Ctx, "go", "build", "-o", binary, "github.com/selvage/selvage/test/bgploadgen").CombinedOutput(); err != nil {

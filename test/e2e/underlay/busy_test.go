@@ -110,7 +110,7 @@ func (b *busyEdge) hears(text string) string {
 // tell has bgploadgen tell of 10,000 hosts.
 func (b *busyEdge) tell() {
 	const peers, hosts = 10, 1000
-	b.load = b.StartBGPLoad(b.hosts[0], harness.BGPLoadOptions{Local: busyLoad, Neighbour: busySpeaker, Peer: netip.MustParseAddr("203.0.113.1"),
+	b.load = harness.StartBGPLoad(b.Network, b.hosts[0], harness.BGPLoadOptions{Local: busyLoad, Neighbour: busySpeaker, Peer: netip.MustParseAddr("203.0.113.1"),
 		Peers: peers, Hosts: hosts, Routers: 1, VNI: 300})
 	b.load.Do("announce")
 	b.Fact("the first edge has the hosts in its maps", func() error {

@@ -354,7 +354,7 @@ func TestCommandLine(t *testing.T) {
 
 // Ratios are of rounds that both paths have; zeroes are compared by differences.
 func TestSummarise(t *testing.T) {
-	r := result.Result{Schema: result.Schema, Parameters: map[string]string{"slice": "1s", "rounds": "9"}, Targets: []result.Target{{Name: "a"}, {Name: "b"}}}
+	r := result.Result{Schema: result.Schema, Parameters: result.Parameters{"slice": result.Time(time.Second), "rounds": result.Count(9)}, Targets: []result.Target{{Name: "a"}, {Name: "b"}}}
 	for round := range 9 {
 		for _, of := range []struct {
 			name   string

@@ -36,7 +36,7 @@ func (v view) Experiment() string { return "ab" }
 
 // Intro says what was done.
 func (v view) Intro() string {
-	if built := v.Parameters["network"]; built != "" {
+	if built := v.Parameters.Text("network"); built != "" {
 		return built
 	}
 	return "Paths between two places that exist, by the server’s address on each. Nothing was built for this run."

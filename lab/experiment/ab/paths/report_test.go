@@ -19,7 +19,7 @@ func model() result.Result {
 	r := result.Result{
 		Schema: result.Schema, Experiment: Name, Started: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), Duration: 240,
 		Command:     []string{"selvage", "lab", "ab", "--client", "ssh:vm", "--server", "ssh:server", "--path", "plain=192.0.2.12", "--path", "overlay=10.1.0.2"},
-		Parameters:  map[string]string{"rounds": "8", "slice": "10s", "streams": "1", "client": "ssh:vm", "server": "ssh:server"},
+		Parameters:  result.Parameters{"rounds": result.Count(8), "slice": result.Time(10 * time.Second), "streams": result.Count(1), "client": result.Words("ssh:vm"), "server": result.Words("ssh:server")},
 		Environment: experimenttest.Environment(),
 		Targets:     []result.Target{{Name: "plain", Description: "to 192.0.2.12"}, {Name: "overlay", Description: "to 10.1.0.2"}},
 		Places: []result.Place{
@@ -154,7 +154,7 @@ func TestFindings(t *testing.T) {
 	r := model()
 	r.Summary = summarise(r)
 	v := verdict(r)
-	if v.Refused || !strings.HasPrefix(v.Sentence, "TCP throughput of overlay is 0.54") || !strings.Contains(v.Sentence, "0.58 × plain") {
+	if v.Refused || !strings.HasPrefix(v.String(), "TCP throughput of overlay is 0.54") || !strings.Contains(v.String(), "0.58 × plain") {
 		t.Errorf("%+v", v)
 	}
 	found := experimenttest.Lines(v)
@@ -181,7 +181,7 @@ func TestRefusals(t *testing.T) {
 		"few rounds": {experimenttest.Keeping(func(s result.Sample) bool { return s.Round <= 7 }), "No verdict: plain has no sample of round 8 of 8"},
 		"seven rounds": {func(r *result.Result) {
 			experimenttest.Keeping(func(s result.Sample) bool { return s.Round <= 7 })(r)
-			r.Parameters["rounds"] = "7"
+			r.Parameters["rounds"] = result.Count(7)
 		}, "7 of the at least 8 rounds"},
 		"noise":    {experimenttest.EachSample("plain", caseTCP, noisy), "No verdict: the TCP throughput of plain spreads by"},
 		"failed":   {experimenttest.EachSample("overlay", caseTCP, experimenttest.Failed), "No verdict: round 1 of overlay has an error"},
@@ -204,8 +204,8 @@ func TestRefusals(t *testing.T) {
 			r := model()
 			c.change(&r)
 			r.Summary = summarise(r)
-			if v := verdict(r); !strings.Contains(v.Sentence, c.want) {
-				t.Errorf("%s", v.Sentence)
+			if v := verdict(r); !strings.Contains(v.String(), c.want) {
+				t.Errorf("%s", v.String())
 			}
 			experimenttest.DrawOdd(t, Experiment(), r, "What was measured")
 		})

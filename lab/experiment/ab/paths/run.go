@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -88,10 +87,7 @@ func (e ends) close() error {
 
 // measure takes all rounds. With an error the result holds the slices until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, e ends, began time.Time) (r result.Result, err error) {
-	r = result.Result{
-		Schema: result.Schema, Experiment: Name, Started: began.UTC(),
-		Command: append([]string{"selvage"}, console.Args...), Parameters: c.parameters(), Samples: []result.Sample{},
-	}
+	r = console.Blank(Name, began, c.parameters())
 	for _, p := range c.Path {
 		r.Targets = append(r.Targets, result.Target{Name: p.Name, Description: "to " + p.Addr.String()})
 	}
@@ -130,7 +126,7 @@ func (c *Command) takeRounds(ctx context.Context, p *experiment.Progress, e ends
 					continue
 				}
 				if err := c.take(ctx, e, r, i+1, name, c.Path[slices.Index(names, target)]); err != nil {
-					r.Parameters[experiment.Interrupted] = fmt.Sprintf("round %d of %d", i+1, c.Rounds)
+					experiment.Interrupt(r, "round %d of %d", i+1, c.Rounds)
 					return fmt.Errorf("round %d: %s over %s: %w", i+1, name, target, err)
 				}
 			}
@@ -172,18 +168,19 @@ func (c *Command) outcome(r result.Result, round int) string {
 	return m.Title + ", " + m.Unit + ": " + strings.Join(words, ", ")
 }
 
-func (c *Command) parameters() map[string]string {
-	p := map[string]string{
-		"rounds": strconv.Itoa(c.Rounds), "slice": c.Slice.String(), "streams": strconv.Itoa(c.Streams), "port": strconv.Itoa(c.Port),
-		"cases": strings.Join(c.cases(), ", "), "client": c.Client.String(), "server": c.Server.String(),
-		"warmup": fmt.Sprintf("the first %s of each slice do not count, but for small packets", warmUp),
-		"order":  "slices of a case alternate between the paths in balanced order",
+func (c *Command) parameters() result.Parameters {
+	p := result.Parameters{
+		stats.RoundsParameter: result.Count(c.Rounds), stats.SliceParameter: result.Time(c.Slice),
+		"streams": result.Count(c.Streams), "port": result.Count(c.Port),
+		"cases": result.Of(result.Texts(c.cases())), "client": result.Words(c.Client.String()), "server": result.Words(c.Server.String()),
+		"warmup": result.Time(warmUp).Explained("of each slice do not count, but for small packets"),
+		"order":  result.Words("slices of a case alternate between the paths in balanced order"),
 	}
 	if c.MaxRate > 0 {
-		p["max_rate"] = fmt.Sprintf("%d bit/s", c.MaxRate)
+		p["max_rate"] = result.Of(result.Number(c.MaxRate)).In("bit/s")
 	}
 	if c.Built != "" {
-		p["network"] = c.Built
+		p["network"] = result.Words(c.Built)
 	}
 	return p
 }
@@ -225,7 +222,7 @@ func (c *Command) prepare(ctx context.Context, console *experiment.Console, e en
 		}
 	}
 	if len(made) > 0 {
-		r.Parameters["set"] = strings.Join(made, "; ")
+		r.Parameters["set"] = result.Of(result.Texts(made))
 	}
 	return nil
 }

@@ -25,15 +25,15 @@ func verdict(r result.Result) result.Verdict {
 	} {
 		v.Findings = append(v.Findings, one()...)
 	}
-	if why := e.refusal(); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+"."
+	if why, remedy := e.refusal(); why != "" {
+		v.Refuse(why, remedy)
 		return v
 	}
 	var sentences []string
 	for _, name := range e.others() {
 		sentences = append(sentences, e.sentence(name))
 	}
-	v.Sentence = strings.Join(sentences, " ")
+	v.Headline, v.Explanation = sentences[0], strings.Join(sentences[1:], " ")
 	return v
 }
 
@@ -55,38 +55,35 @@ func (e evidence) row(path, caseName, metric string) (result.Row, bool) {
 	return stats.Find(e.Rows, path, caseName, metric)
 }
 
-// reason is why the spread has a limit.
-const reason = "Noise above that could hide or mimic what an overlay costs"
-
-// refusal says, without a final stop, why no path is judged, or "".
-func (e evidence) refusal() string {
+// refusal says, without a final stop, why no path is judged, or "", and what to do.
+func (e evidence) refusal() (why, remedy string) {
 	others := e.others()
 	if len(e.Samples) == 0 {
-		return "the result holds no samples"
+		return "the result holds no samples", ""
 	}
 	if len(others) == 0 {
-		return "there is one path, so there is nothing to compare. Name another with --path; the same address a second time shows what the method sees where there is no difference"
+		return "there is one path, so there is nothing to compare", "Name another with --path; the same address a second time shows what the method sees where there is no difference."
 	}
 	m := e.main()
 	for _, s := range e.Samples {
 		if s.Case == m.Case && s.Error != "" {
-			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, s.Target, s.Error)
+			return fmt.Sprintf("round %d of %s has an error (%s)", s.Round, s.Target, s.Error), ""
 		}
 	}
-	basis := stats.Basis{CaseName: m.Case, Metric: m.Name, Words: diagnose.LowerFirst(m.Title), Reason: reason}
+	basis := stats.Basis{CaseName: m.Case, Metric: m.Name, Words: diagnose.LowerFirst(m.Title)}
 	for _, name := range append([]string{e.Baseline}, others...) {
 		if why := stats.UnreliableFor(e.Result, name, basis); why != "" {
-			return why + ". Fix or quiet what disturbs the hosts, or raise --rounds and --slice"
+			return why, "Fix or quiet what disturbs the hosts, or raise --rounds and --slice: noise above that could hide or mimic what an overlay costs."
 		}
 	}
 	for _, name := range others {
 		row, _ := e.row(name, m.Case, m.Name)
 		if half := (row.RatioHi - row.RatioLo) / 2; !row.Distinguishable && half > stats.SpreadLimit {
-			return fmt.Sprintf("the ratio of %s to %s lies anywhere in %s, which shows neither a difference nor its absence. Raise --rounds or --slice",
-				name, e.Baseline, diagnose.Bounds(row))
+			return fmt.Sprintf("the ratio of %s to %s lies anywhere in %s, which shows neither a difference nor its absence",
+				name, e.Baseline, diagnose.Bounds(row)), "Raise --rounds or --slice."
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // sentence is the verdict on one path.
@@ -101,7 +98,7 @@ func (e evidence) sentence(name string) string {
 	case row.Ratio == 0:
 		return what + "; there is no ratio to " + e.Baseline + "."
 	case !row.Distinguishable:
-		return fmt.Sprintf("%s, not distinguishable from %s (%s %s; a difference of %s would have been found).", what, e.Baseline, stats.Ratio(row.Ratio), diagnose.Bounds(row), diagnose.Share(row.SmallestEffect))
+		return fmt.Sprintf("%s, not distinguishable from %s (%s %s; a difference of %s would have been found).", what, e.Baseline, stats.Ratio(row.Ratio), diagnose.Bounds(row), stats.Share(row.SmallestEffect))
 	}
 	return fmt.Sprintf("%s, %s %s %s.", what, stats.Ratio(row.Ratio), e.Baseline, diagnose.Bounds(row))
 }
@@ -339,7 +336,7 @@ func during(r result.Result, s result.DeviceSeries, path string) (values []float
 
 // placement advises what belongs on which path.
 func (e evidence) placement() (out []result.Finding) {
-	if e.refusal() != "" {
+	if why, _ := e.refusal(); why != "" {
 		return nil
 	}
 	for _, name := range e.others() {
@@ -349,7 +346,7 @@ func (e evidence) placement() (out []result.Finding) {
 		switch {
 		case e.same(name):
 		case ok && row.Distinguishable && row.Ratio < 1-tax-overTax:
-			out = append(out, result.Finding{Topic: "Placement", Text: fmt.Sprintf("bulk transfers (backup, storage, migration) lose %s over %s. Keep them on %s.", diagnose.Share(1-row.Ratio), name, e.Baseline)})
+			out = append(out, result.Finding{Topic: "Placement", Text: fmt.Sprintf("bulk transfers (backup, storage, migration) lose %s over %s. Keep them on %s.", stats.Share(1-row.Ratio), name, e.Baseline)})
 		case okRR && rr.Distinguishable && rr.Ratio > chatty:
 			out = append(out, result.Finding{Topic: "Placement", Text: fmt.Sprintf("bulk transfers can use %s; chatty request/response traffic pays %s the round trip of %s.", name, stats.Ratio(rr.Ratio), e.Baseline)})
 		}

@@ -21,7 +21,7 @@ type Need string
 
 // The needs; an attack without one is for all.
 const (
-	Router Need = "a router"
+	Router Need = "router"
 	NAT    Need = "NAT"
 	BFD    Need = "BFD between tunnel endpoints"
 	BGP    Need = "BGP"

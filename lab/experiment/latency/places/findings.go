@@ -98,11 +98,11 @@ func verdict(r result.Result) result.Verdict {
 	v := result.Verdict{Findings: e.findings()}
 	names := stats.Names(r)
 	if len(names) == 0 {
-		v.Refused, v.Sentence = true, "No verdict: nothing was measured."
+		v.Refuse("nothing was measured", "")
 		return v
 	}
 	if why := refuse(r, names[0], measure.RRP50); why != "" {
-		v.Refused, v.Sentence = true, "No verdict: "+why+". Quiet the machines, or raise --rounds or --slice."
+		v.Refuse(why, "Quiet the machines, or raise --rounds or --slice: a firewall's part of a round trip is a few percent, which such noise hides or mimics.")
 		return v
 	}
 	var words []string
@@ -113,20 +113,17 @@ func verdict(r result.Result) result.Verdict {
 		}
 		words = append(words, e.sentence(name, i == 0))
 	}
-	v.Sentence = strings.Join(words, "; ") + "."
+	v.Headline = strings.Join(words, "; ") + "."
 	return v
 }
 
 type evidence struct{ diagnose.Evidence }
 
-// reason is why a verdict on latency needs quiet figures.
-const reason = "A firewall's part of a round trip is a few percent, which such noise hides or mimics"
-
 // refuse says why nothing may be concluded about a metric of a path, "" when something may.
 func refuse(r result.Result, path, metric string) string {
 	words := map[string]string{measure.RRP50: "round trip", measure.CRRP50: "time of a connection"}[metric]
 	for _, state := range []string{off, on} {
-		if why := stats.UnreliableFor(r, path, stats.Basis{CaseName: state, Metric: metric, Words: words, Reason: reason}); why != "" {
+		if why := stats.UnreliableFor(r, path, stats.Basis{CaseName: state, Metric: metric, Words: words}); why != "" {
 			return why + " (firewall " + state + ")"
 		}
 	}

@@ -93,11 +93,11 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds i
 		Experiment: Experiment(), Flags: &c.Flags, Rounds: rounds,
 		Roles: []turns.Role{{Name: client, Place: c.Client}, {Name: server, Place: c.Server}, {Name: firewall, Place: at}},
 		Words: "firewall off and on", Prepare: r.prepare, Changes: r.changes, Steps: r.steps,
-		Parameters: map[string]string{
-			"on": c.On, "off": c.Off, "settle": c.Settle.String(),
-			"order":  "each round has both states of the firewall, each with all paths, in balanced order",
-			"warmup": fmt.Sprintf("the first %s of each slice do not count", turns.WarmUp),
-			"loop":   "closed: a transaction begins when the last one has ended, so it measures service time",
+		Parameters: result.Parameters{
+			"on": result.Words(c.On), "off": result.Words(c.Off), "settle": result.Time(c.Settle),
+			"order":  result.Words("each round has both states of the firewall, each with all paths, in balanced order"),
+			"warmup": result.Time(turns.WarmUp).Explained("of each slice do not count"),
+			"loop":   result.Words("closed").Explained("a transaction begins when the last one has ended, so it measures service time"),
 		},
 	}
 	for _, p := range c.Path {
@@ -129,7 +129,7 @@ func (r *run) prepare(ctx context.Context, s *turns.Sessions, res *result.Result
 		if err != nil {
 			return fmt.Errorf("--%s: %w", state, err)
 		}
-		res.Parameters[state+"_took"] = took.Round(time.Millisecond).String()
+		res.Parameters[state+"_took"] = result.Time(took.Round(time.Millisecond))
 	}
 	r.state = off
 	p.Note("--on took %s, --off %s", res.Parameters["on_took"], res.Parameters["off_took"])

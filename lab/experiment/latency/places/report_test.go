@@ -41,7 +41,7 @@ func TestOdd(t *testing.T) {
 
 // synthetic is a run of a firewall that adds 4 µs to a round trip and 30 to a connection.
 func synthetic(rounds int, added, connection float64) (r result.Result) {
-	r = result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{"slice": "1s", "rounds": "10"}}
+	r = result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{"slice": result.Time(time.Second), "rounds": result.Count(10)}}
 	for round := range rounds {
 		for _, state := range []string{off, on} {
 			drift := 20 + 0.1*float64(round)
@@ -69,14 +69,14 @@ func TestAdded(t *testing.T) {
 		}
 	}
 	v := verdict(r)
-	if v.Refused || !strings.HasPrefix(v.Sentence, "The firewall adds +4.00 µs [+4.00, +4.00] to the round trip of 20.4 µs over lan, and +30.0 µs") {
+	if v.Refused || !strings.HasPrefix(v.String(), "The firewall adds +4.00 µs [+4.00, +4.00] to the round trip of 20.4 µs over lan, and +30.0 µs") {
 		t.Errorf("%+v", v)
 	}
-	if v := verdict(synthetic(10, 0, 0)); v.Refused || strings.Count(v.Sentence, "not distinguishable") != 2 {
-		t.Errorf("a firewall that adds nothing: %s", v.Sentence)
+	if v := verdict(synthetic(10, 0, 0)); v.Refused || strings.Count(v.String(), "not distinguishable") != 2 {
+		t.Errorf("a firewall that adds nothing: %s", v.String())
 	}
 	if v := verdict(synthetic(5, 4, 30)); !v.Refused {
-		t.Errorf("of five rounds: %s", v.Sentence)
+		t.Errorf("of five rounds: %s", v.String())
 	}
 }
 

@@ -151,7 +151,7 @@ func verdict(r result.Result) result.Verdict {
 		for _, w := range waysOf(r, name) {
 			switch {
 			case w.transfers == 0:
-				v.Refused, v.Sentence = true, fmt.Sprintf("No verdict: no transfer over %s succeeded, %s. See the errors, and run it again.", name, w.words())
+				v.Refuse(fmt.Sprintf("no transfer over %s succeeded, %s", name, w.words()), "See the errors, and run it again.")
 				return v
 			case w.hole():
 				holed = append(holed, hole(w))
@@ -163,15 +163,14 @@ func verdict(r result.Result) result.Verdict {
 	}
 	switch {
 	case len(holed)+len(whole) == 0:
-		v.Refused, v.Sentence = true, "No verdict: nothing was measured."
+		v.Refuse("nothing was measured", "")
 	case len(holed) == 0:
-		v.Sentence = "No black hole: " + strings.Join(whole, "; ") + "."
+		v.Headline = "No black hole: " + strings.Join(whole, "; ") + "."
 	default:
-		v.Sentence = "An MTU black hole: " + strings.Join(holed, "; ")
+		v.Headline = "An MTU black hole: " + strings.Join(holed, "; ") + "."
 		if len(whole) > 0 {
-			v.Sentence += ". None: " + strings.Join(whole, "; ")
+			v.Explanation = "None: " + strings.Join(whole, "; ") + "."
 		}
-		v.Sentence += "."
 	}
 	return v
 }
@@ -297,7 +296,7 @@ func (e evidence) tax() []result.Finding {
 			same = ", no difference shown"
 		}
 		out = append(out, result.Finding{Topic: "Header tax", Text: fmt.Sprintf("if %s is a tunnel over %s, its headers of %d bytes cost %s where the wire is the limit; measured is %s [%s, %s]%s.",
-			name, names[0], tunnel.Outer, diagnose.Share(stats.HeaderTax(plain, tunnel)), stats.Percent(row.Ratio-1), stats.Percent(row.RatioLo-1), stats.Percent(row.RatioHi-1), same)})
+			name, names[0], tunnel.Outer, stats.Share(stats.HeaderTax(plain, tunnel)), stats.Percent(row.Ratio-1), stats.Percent(row.RatioLo-1), stats.Percent(row.RatioHi-1), same)})
 	}
 	return out
 }

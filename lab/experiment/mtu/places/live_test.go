@@ -78,8 +78,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("MSS of %s: %+v", caseName, row)
 		}
 	}
-	if r.Verdict.Refused || !strings.HasPrefix(r.Verdict.Sentence, "No black hole: underlay carries") {
-		t.Error(r.Verdict.Sentence)
+	if r.Verdict.Refused || !strings.HasPrefix(r.Verdict.String(), "No black hole: underlay carries") {
+		t.Error(r.Verdict.String())
 	}
 	for _, m := range []*places.Machine{testbed.A, testbed.B} {
 		if out, err := m.Host.Output(t.Context(), "ip", "-o", "link", "show", places.Overlay); err != nil || !bytes.Contains(out, []byte("mtu 1450")) {
@@ -110,8 +110,8 @@ func TestHole(t *testing.T) {
 	if !ways[0].hole() || !ways[0].silent() || ways[0].least != 1400 || ways[1].hole() {
 		t.Errorf("%+v\n%s", ways, log)
 	}
-	if !strings.HasPrefix(r.Verdict.Sentence, "An MTU black hole: over overlay, client to server, 1 of 1 transfers stall with an MSS of 1,398 bytes, as 1,400 bytes arrive where the sender believes in 1,450 and no ICMP error tells it") {
-		t.Error(r.Verdict.Sentence)
+	if !strings.HasPrefix(r.Verdict.String(), "An MTU black hole: over overlay, client to server, 1 of 1 transfers stall with an MSS of 1,398 bytes, as 1,400 bytes arrive where the sender believes in 1,450 and no ICMP error tells it") {
+		t.Error(r.Verdict.String())
 	}
 	if !slices.ContainsFunc(r.Verdict.Findings, func(f result.Finding) bool { return strings.Contains(f.Text, "maxseg size set 1360") }) {
 		t.Errorf("%+v", r.Verdict.Findings)

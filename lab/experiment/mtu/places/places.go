@@ -119,10 +119,10 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds i
 		Experiment: Experiment(), Flags: &c.Flags, Rounds: rounds,
 		Roles: []turns.Role{{Name: client, Place: c.Client}, {Name: server, Place: c.Server}},
 		Words: "path MTUs", Prepare: r.prepare, Changes: r.changes, Steps: r.steps,
-		Parameters: map[string]string{
-			"order":  "transfers of a case alternate between the paths in balanced order; the searches for the largest packet come last",
-			"warmup": fmt.Sprintf("the first %s of each transfer do not count", turns.WarmUp),
-			"flows":  strconv.Itoa(flows) + " source ports in each search",
+		Parameters: result.Parameters{
+			"order":  result.Words("transfers of a case alternate between the paths in balanced order; the searches for the largest packet come last"),
+			"warmup": result.Time(turns.WarmUp).Explained("of each transfer do not count"),
+			"flows":  result.Count(flows).Explained("source ports in each search"),
 		},
 	}
 	for _, p := range c.Path {

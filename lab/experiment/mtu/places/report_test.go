@@ -39,7 +39,7 @@ func TestOdd(t *testing.T) {
 
 // synthetic is a run over one path: transfers whose series is given, and a search to the server.
 func synthetic(series []float64, largest, believed, reported float64) (r result.Result) {
-	r = result.Result{Schema: result.Schema, Experiment: Name, Parameters: map[string]string{"slice": "1s", "rounds": "1"}}
+	r = result.Result{Schema: result.Schema, Experiment: Name, Parameters: result.Parameters{"slice": result.Time(time.Second), "rounds": result.Count(1)}}
 	for _, suffix := range []string{"", reverse} {
 		r.Samples = append(r.Samples,
 			result.Sample{Target: "lan", Case: tcp + suffix, Round: 1, Duration: 1, Series: map[string][]float64{measure.TCPSeries: series},
@@ -66,7 +66,7 @@ func TestVerdict(t *testing.T) {
 		"unproven": {experimentOf(synthetic(passes, 1400, 1500, 0).Samples[1:2]), []string{"No verdict: no transfer over lan succeeded"}},
 	} {
 		v := verdict(c.r)
-		text := v.Sentence
+		text := v.String()
 		for _, f := range v.Findings {
 			text += "\n" + f.Text
 		}
