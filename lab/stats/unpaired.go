@@ -131,6 +131,18 @@ func RoundRatios(r result.Result, m Metric, target, baseline, baseCase string) (
 	return logs, true
 }
 
+// RatioTo is a row's ratio to any other target, as Summarise has it to the baseline; 0 where there
+// is none.
+func RatioTo(r result.Result, m Metric, target, baseline, baseCase string) result.Row {
+	row := result.Row{Target: target, Case: m.Case, Metric: m.Name, Baseline: baseline}
+	if baseCase == m.Case {
+		compareRow(&row, r, m)
+	} else {
+		Compare(&row, Values(r, target, m.Case, m.Name), Values(r, baseline, baseCase, m.Name))
+	}
+	return row
+}
+
 // FewRounds says why n rounds are too few for a median of r to carry a conclusion, "" where they
 // are enough.
 func FewRounds(r result.Result, n int) string {
