@@ -16,9 +16,9 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Run makes the directory of a run under results, measures, and writes and prints
-// what came of it.
-func Run(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+// Run makes the directory of a run under to.Results, measures, writes and prints what came of it,
+// and judges the conditions.
+func Run(ctx context.Context, console *Console, e Experiment, to Destination, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
@@ -26,31 +26,26 @@ func Run(ctx context.Context, console *Console, e Experiment, results, output st
 	defer stop()
 	RestoreDead(ctx, console.Err)
 	began := time.Now()
-	dir, err := newRunDir(results, e.Name, began)
+	dir, err := newRunDir(to.Results, e.Name, began)
 	if err != nil {
 		return err
 	}
 	r, failed := measure(ctx, console, began)
-	return finish(console, e, dir, output, r, failed)
+	return finish(console, e, dir, to, r, failed)
 }
 
 // finish concludes a run, writes its files and prints it. It fails when the run did
-// (failed) or a sample.
-func finish(console *Console, e Experiment, dir, output string, r result.Result, failed error) error {
+// (failed), a sample, or a condition.
+func finish(console *Console, e Experiment, dir string, to Destination, r result.Result, failed error) error {
 	if len(r.Samples) == 0 {
 		return errors.Join(failed, os.Remove(dir))
 	}
 	Conclude(e, &r)
-	err := save(e, dir, r, console.Err)
-	if output == "json" {
-		err = errors.Join(err, result.Write(console.Out, r))
-	} else {
-		err = errors.Join(err, e.Table(console.Out, r))
-	}
+	err := errors.Join(save(e, dir, r, console.Err), to.print(console.Out, e, r))
 	if lines := stats.Errors(r); len(lines) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("%d of %d samples failed; the first: %s", len(lines), len(r.Samples), lines[0]))
 	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, err, Gate(console.Err, r, to.FailIf))
 }
 
 // WithHangup ends ctx also when the terminal or the reader of the output goes

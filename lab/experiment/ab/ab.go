@@ -20,7 +20,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: Metrics, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -29,8 +29,8 @@ type Command struct {
 	Targets []string `placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
 	Cases   []string `placeholder:"CASE" enum:"tcp,rr,udp,transit" default:"tcp,rr,udp" help:"What to measure: ${enum}; the first three by default."`
 	Rounds  int      `default:"10" help:"How often all networks are built; intervals and ratios are over rounds, and a difference needs at least 8."`
-	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	InnerMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; by default what the underlay leaves to the largest header (50 bytes less on IPv4, 70 on IPv6)."`

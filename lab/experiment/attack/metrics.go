@@ -73,6 +73,23 @@ func Limits(r result.Result) []Limit {
 	}
 }
 
+// figures are those of a sample, which way is better; of what was kept those of either pair.
+func figures() []stats.Metric {
+	metrics := []stats.Metric{}
+	for _, l := range Limits(result.Result{}) {
+		m := stats.Metric{Name: l.Metric, Unit: l.Unit, Title: l.Title, Higher: l.AtLeast}
+		if l.Control == "" {
+			metrics = append(metrics, m)
+			continue
+		}
+		for _, pair := range []string{SamePair, OtherPair} {
+			m.Name = l.Metric + "_" + pair
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
 // timeOf is a parameter that is a time, 0 without one.
 func timeOf(r result.Result, parameter string) time.Duration {
 	d, err := time.ParseDuration(r.Parameters[parameter])
