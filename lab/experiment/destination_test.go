@@ -65,7 +65,7 @@ func TestConditionsOfRun(t *testing.T) {
 		if (want == "") != strings.Contains(log.String(), "passes: overlay/tcp/rate") {
 			t.Errorf("%s: told %s", text, log.String())
 		}
-		for _, file := range []string{resultFile, ReportFile} {
+		for _, file := range []string{ResultFile, ReportFile} {
 			if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 				t.Error(err)
 			}

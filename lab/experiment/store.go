@@ -14,7 +14,7 @@ import (
 
 // Files of a run's directory.
 const (
-	resultFile = "result.json"
+	ResultFile = "result.json"
 	ReportFile = "report.html"
 )
 
@@ -58,7 +58,7 @@ func save(e Experiment, dir string, r result.Result, log io.Writer) error {
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer, result.Result) error
-	}{{resultFile, result.Write}, {ReportFile, e.Page}} {
+	}{{ResultFile, result.Write}, {ReportFile, e.Page}} {
 		name := filepath.Join(dir, file.name)
 		if err := WriteFile(name, func(w io.Writer) error { return file.write(w, r) }); err != nil {
 			return err

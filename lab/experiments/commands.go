@@ -19,6 +19,11 @@ type Commands struct {
 	Gen    Gen    `cmd:"" help:"Send frames at a rate and count what arrived: the generator alone."`
 	Shell  Shell  `cmd:"" help:"Build two hosts with an edge each, open a shell, and remove all when it exits."`
 	Report Report `cmd:"" help:"Write the report of a result again."`
+
+	Compare     Compare     `cmd:"" help:"Compare two runs: what is better, worse or no different."`
+	Check       Check       `cmd:"" help:"Judge a run by conditions, for pipelines."`
+	CSV         CSV         `cmd:"" name:"csv" help:"Write rows or samples of runs as CSV."`
+	OpenMetrics OpenMetrics `cmd:"" name:"openmetrics" help:"Write a run as an OpenMetrics file for Prometheus."`
 }
 
 // NewCommands are all subcommands.

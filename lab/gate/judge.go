@@ -43,7 +43,9 @@ func (o Outcome) String() string {
 // digits are five: a ratio of 0.9496 is not 0.95.
 func digits(v float64) string { return fmt.Sprintf("%.5g", v) }
 
-// judge says what an interval means for a condition whose number is in the interval's unit.
+// Of says what the interval of o means for a condition whose number is in its unit.
+func (c Condition) Of(o Outcome) Outcome { return c.judge(o, c.Number) }
+
 func (c Condition) judge(o Outcome, number float64) Outcome {
 	o.Condition = c.text
 	switch {
