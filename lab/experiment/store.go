@@ -24,7 +24,7 @@ func newRunDir(root, experiment string, now time.Time) (string, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", fmt.Errorf("results: %w", err)
 	}
-	name := filepath.Join(root, now.UTC().Format("20060102T150405Z")+"-"+experiment)
+	name := filepath.Join(root, DirName(result.Result{Started: now, Experiment: experiment}))
 	for i := 1; ; i++ {
 		dir := name
 		if i > 1 {
@@ -38,6 +38,11 @@ func newRunDir(root, experiment string, now time.Time) (string, error) {
 			return "", fmt.Errorf("results: %w", err)
 		}
 	}
+}
+
+// DirName is the name of a run's directory.
+func DirName(r result.Result) string {
+	return r.Started.UTC().Format("20060102T150405Z") + "-" + r.Experiment
 }
 
 // Interrupted is the parameter that says where a run was interrupted.
