@@ -87,7 +87,7 @@ func fields(r result.Result) map[string]string {
 	}
 	add("versions", e.Versions)
 	add("sysctls", e.Sysctls)
-	add("parameters", parameters(r))
+	add("parameters", Parameters(r))
 	for role, features := range e.Offloads {
 		for feature, on := range features {
 			all["offloads."+role+"."+feature] = map[bool]string{true: "on", false: "off"}[on]
@@ -103,10 +103,10 @@ func fields(r result.Result) map[string]string {
 	return all
 }
 
-// parameters are the parameters that bear on figures: not how many rounds there were, where the
+// Parameters are the parameters that bear on figures: not how many rounds there were, where the
 // run was interrupted, where programs are, what else the machine did, nor what hosts said of
 // themselves and of their clocks.
-func parameters(r result.Result) map[string]string {
+func Parameters(r result.Result) map[string]string {
 	all := map[string]string{}
 	for name, value := range r.Parameters {
 		incidental := slices.Contains([]string{"rounds", "kills", "interrupted", "programs", "selvage_binary", "check_load"}, name)

@@ -23,6 +23,7 @@ type Commands struct {
 	Compare     Compare     `cmd:"" help:"Compare two runs: what is better, worse or no different."`
 	Check       Check       `cmd:"" help:"Judge a run by conditions, for pipelines."`
 	CSV         CSV         `cmd:"" name:"csv" help:"Write rows or samples of runs as CSV."`
+	Index       Index       `cmd:"" help:"Write one page over a directory of runs, with trends."`
 	Redact      Redact      `cmd:"" help:"Write runs without names of hosts, networks and people, for others to read."`
 	OpenMetrics OpenMetrics `cmd:"" name:"openmetrics" help:"Write a run as an OpenMetrics file for Prometheus."`
 }

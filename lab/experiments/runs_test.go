@@ -204,3 +204,45 @@ func TestRedactCommand(t *testing.T) {
 		t.Errorf("over itself: %v", err)
 	}
 }
+
+// The page is beside the runs, links to reports that are there, and names what is no result.
+func TestIndexCommand(t *testing.T) {
+	root := t.TempDir()
+	for i, name := range []string{"a", "b", "deep/c"} {
+		dir := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(stored(t, "cache/testdata/cache.json", func(r *result.Result) { r.Started = r.Started.AddDate(0, 0, i) }), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, text := range map[string]string{"a/report.html": "", "old/result.json": `{"schema":"selvage.dev/result/v1"}`, "1/2/3/4/5/result.json": "!"} {
+		file = filepath.Join(root, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, log, err := runLab(t, "index", root); err != nil || !strings.Contains(log, filepath.Join(root, "index.html")) {
+		t.Fatalf("%v, %s", err, log)
+	}
+	data, err := os.ReadFile(filepath.Join(root, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	if links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1); len(links) != 1 || links[0][1] != "a/report.html" {
+		t.Errorf("links: %q", links)
+	}
+	for _, want := range []string{"3 runs of 1 experiment", "selvage.dev/result/v1", "<figure>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if strings.Contains(page, "1/2/3/4") {
+		t.Error("runs are looked for too deep")
+	}
+	if _, _, err := runLab(t, "index", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no result.json within 4 directories") {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
