@@ -155,13 +155,13 @@ func (c comparison) row(was, is result.Row) Row {
 		iv := stats.Shift(stats.ByRound(now), stats.ByRound(then))
 		row.Difference, row.DifferenceLo, row.DifferenceHi = iv.Median, iv.Lo, iv.Hi
 		row.SmallestEffect = stats.SmallestShift(iv)
-		c.judge(&row, iv, len(then), len(now))
+		c.decide(&row, iv, len(then), len(now))
 		return row
 	}
 	iv := stats.Shift(newLogs, oldLogs)
 	row.Ratio, row.RatioLo, row.RatioHi = math.Exp(iv.Median), math.Exp(iv.Lo), math.Exp(iv.Hi)
 	row.SmallestEffect = math.Expm1(stats.SmallestShift(iv))
-	c.judge(&row, iv, len(oldLogs), len(newLogs))
+	c.decide(&row, iv, len(oldLogs), len(newLogs))
 	return row
 }
 
@@ -192,8 +192,8 @@ func (c comparison) logs(was, is result.Row, m stats.Metric, row *Row) (then, no
 	return then, now, divisible
 }
 
-// judge gives a row its verdict by the interval of a shift.
-func (c comparison) judge(row *Row, iv stats.Interval, then, now int) {
+// decide gives a row its verdict by the interval of a shift.
+func (c comparison) decide(row *Row, iv stats.Interval, then, now int) {
 	m, known := stats.Metric{}, false
 	if c.Metric != nil {
 		m, known = c.Metric(row.Case, row.Metric)
@@ -272,8 +272,8 @@ func (c comparison) onlyInOne() string {
 // Old is the baseline of conditions on a comparison.
 const Old = "old"
 
-// Judge says what the rows say of a condition whose baseline is Old.
-func (r Report) Judge(c gate.Condition) ([]gate.Outcome, error) {
+// Evaluate says what the rows say of a condition whose baseline is Old.
+func (r Report) Evaluate(c gate.Condition) ([]gate.Outcome, error) {
 	if c.Baseline != Old {
 		return nil, fmt.Errorf("--fail-if %s: of a comparison it is a ratio to the old run: write NUMBER@old", c)
 	}

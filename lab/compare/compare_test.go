@@ -212,7 +212,7 @@ func TestConditions(t *testing.T) {
 		if err := c.UnmarshalText([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		outcomes, err := r.Judge(c)
+		outcomes, err := r.Evaluate(c)
 		if err != nil && !strings.Contains(err.Error(), want) || err == nil && (len(outcomes) != 1 || outcomes[0].Outcome != want) {
 			t.Errorf("%s: %+v, %v, want %s", text, outcomes, err, want)
 		}

@@ -28,16 +28,16 @@ func (d Destination) print(w io.Writer, e Experiment, r result.Result) error {
 	return e.Table(w, r)
 }
 
-// Gate judges conditions on a complete result, and says on log what came of those that do not
+// Gate evaluates conditions on a complete result, and says on log what came of those that do not
 // fail; of an interrupted run there is no answer.
 func Gate(log io.Writer, r result.Result, conditions []gate.Condition) error {
 	if len(conditions) == 0 {
 		return nil
 	}
 	if where := r.Parameters[Interrupted]; where != "" {
-		return fmt.Errorf("--fail-if: the run was interrupted in %s, so its conditions are not judged", where)
+		return fmt.Errorf("--fail-if: the run was interrupted in %s, so its conditions are not evaluated", where)
 	}
-	outcomes, err := gate.JudgeAll(conditions, func(c gate.Condition) ([]gate.Outcome, error) { return gate.Judge(r, c) })
+	outcomes, err := gate.EvaluateAll(conditions, func(c gate.Condition) ([]gate.Outcome, error) { return gate.Evaluate(r, c) })
 	for _, o := range outcomes {
 		if o.Outcome != gate.Fails {
 			fmt.Fprintln(log, o)

@@ -17,7 +17,7 @@ import (
 )
 
 // Run makes the directory of a run under to.Results, measures, writes and prints what came of it,
-// and judges the conditions.
+// and evaluates the conditions.
 func Run(ctx context.Context, console *Console, e Experiment, to Destination, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")

@@ -21,7 +21,7 @@ type Commands struct {
 	Report Report `cmd:"" help:"Write the report of a result again."`
 
 	Compare     Compare     `cmd:"" help:"Compare two runs: what is better, worse or no different."`
-	Check       Check       `cmd:"" help:"Judge a run by conditions, for pipelines."`
+	Check       Check       `cmd:"" help:"Evaluate conditions on a run, for pipelines."`
 	CSV         CSV         `cmd:"" name:"csv" help:"Write rows or samples of runs as CSV."`
 	Index       Index       `cmd:"" help:"Write one page over a directory of runs, with trends."`
 	Redact      Redact      `cmd:"" help:"Write runs without names of hosts, networks and people, for others to read."`

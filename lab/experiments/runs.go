@@ -47,7 +47,7 @@ type Compare struct {
 	FailIfWorse bool             `help:"Exit with status 3 if any row is worse."`
 }
 
-// Run compares, prints, and judges the conditions.
+// Run compares, prints, and evaluates the conditions.
 func (c *Compare) Run(_ context.Context, console *experiment.Console) error {
 	oldName, old, _, err := load(c.Old)
 	if err != nil {
@@ -70,11 +70,11 @@ func (c *Compare) Run(_ context.Context, console *experiment.Console) error {
 	if err != nil {
 		return err
 	}
-	return c.judge(console.Err, report)
+	return c.evaluate(console.Err, report)
 }
 
-func (c *Compare) judge(log io.Writer, report compare.Report) error {
-	outcomes, err := gate.JudgeAll(c.FailIf, report.Judge)
+func (c *Compare) evaluate(log io.Writer, report compare.Report) error {
+	outcomes, err := gate.EvaluateAll(c.FailIf, report.Evaluate)
 	for _, o := range outcomes {
 		if o.Outcome != gate.Fails {
 			fmt.Fprintln(log, o)
@@ -106,13 +106,13 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// Check is the command line that judges a run by conditions.
+// Check is the command line that evaluates conditions on a run.
 type Check struct {
 	Result string           `arg:"" name:"run" help:"The run: its directory or its result.json."`
 	FailIf []gate.Condition `required:"" sep:"none" placeholder:"CONDITION" help:"Exit with status 3 if the whole interval is beyond a number: TARGET/[CASE/]METRIC<NUMBER or >NUMBER, with @BASELINE of a ratio, such as selvage/tcp_throughput<0.95@plain. May be repeated."`
 }
 
-// Run judges, and says of each row what came of it.
+// Run evaluates them, and says of each row what came of it.
 func (c *Check) Run(_ context.Context, console *experiment.Console) error {
 	_, r, _, err := load(c.Result)
 	if err != nil {

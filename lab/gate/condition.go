@@ -1,7 +1,7 @@
 // Package gate decides by conditions on a result whether a pipeline goes on: "selvage/tcp_throughput<0.95@plain".
 //
 // Its one invariant: a condition holds only where the whole interval is beyond the number, and one
-// that cannot be judged is an error, never a pass. Pure; it computes no statistics of its own.
+// that cannot be evaluated is an error, never a pass. Pure; it computes no statistics of its own.
 // Do not use it for the verdict of an experiment; that is the experiment's.
 package gate
 

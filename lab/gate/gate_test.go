@@ -78,7 +78,7 @@ func measured(n int) result.Result {
 	return r
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	r := measured(8)
 	for text, want := range map[string]string{
 		"overlay/tcp/rate<0.95@plain":     Fails,
@@ -94,19 +94,19 @@ func TestJudge(t *testing.T) {
 		"plain/tcp/rate<1.05@overlay":     Passes,
 		"overlay/tcp/rate<9.2@overlay:rr": Fails,
 	} {
-		outcomes, err := Judge(r, parse(t, text))
+		outcomes, err := Evaluate(r, parse(t, text))
 		if err != nil || len(outcomes) != 1 || outcomes[0].Outcome != want {
 			t.Errorf("%s: %+v, %v, want %s", text, outcomes, err, want)
 		}
 	}
-	outcomes, err := Judge(r, parse(t, "overlay/rate<5"))
+	outcomes, err := Evaluate(r, parse(t, "overlay/rate<5"))
 	if err != nil || len(outcomes) != 2 || outcomes[0].Outcome != Passes || outcomes[1].Outcome != Undecided {
 		t.Errorf("a condition without a case: %+v, %v", outcomes, err)
 	}
 }
 
-// What cannot be judged is an error, not a pass.
-func TestNotJudged(t *testing.T) {
+// What cannot be evaluated is an error, not a pass.
+func TestNotEvaluated(t *testing.T) {
 	for text, want := range map[string]string{
 		"selvage/rate<1":            `no target "selvage"; choose from `,
 		"overlay/latency<1":         `no metric "latency"; choose from rate`,
@@ -118,28 +118,28 @@ func TestNotJudged(t *testing.T) {
 		"overlay/rr/rate<0.9@plain": "no rounds in common",
 	} {
 		r := measured(8)
-		if outcomes, err := Judge(r, parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+		if outcomes, err := Evaluate(r, parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %q", text, outcomes, err, want)
 		}
 	}
-	if _, err := Judge(measured(2), parse(t, "overlay/tcp/rate<0.95@plain")); err == nil || !strings.Contains(err.Error(), "2 of the at least 3 rounds") {
+	if _, err := Evaluate(measured(2), parse(t, "overlay/tcp/rate<0.95@plain")); err == nil || !strings.Contains(err.Error(), "2 of the at least 3 rounds") {
 		t.Errorf("two rounds: %v", err)
 	}
 	sliced := measured(5)
 	sliced.Parameters = map[string]string{"slice": "10ms"}
-	if _, err := Judge(sliced, parse(t, "overlay/tcp/rate<9.5")); err == nil || !strings.Contains(err.Error(), "5 of the at least 8 rounds") {
+	if _, err := Evaluate(sliced, parse(t, "overlay/tcp/rate<9.5")); err == nil || !strings.Contains(err.Error(), "5 of the at least 8 rounds") {
 		t.Errorf("five rounds of slices: %v", err)
 	}
 }
 
-func TestJudgeAll(t *testing.T) {
+func TestEvaluateAll(t *testing.T) {
 	r := measured(8)
-	judge := func(c Condition) ([]Outcome, error) { return Judge(r, c) }
-	all, err := JudgeAll([]Condition{parse(t, "overlay/tcp/rate<8"), parse(t, "overlay/tcp/rate<0.9@plain")}, judge)
+	evaluate := func(c Condition) ([]Outcome, error) { return Evaluate(r, c) }
+	all, err := EvaluateAll([]Condition{parse(t, "overlay/tcp/rate<8"), parse(t, "overlay/tcp/rate<0.9@plain")}, evaluate)
 	if err != nil || len(all) != 2 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	_, err = JudgeAll([]Condition{parse(t, "overlay/tcp/rate<9.5"), parse(t, "nobody/rate<1")}, judge)
+	_, err = EvaluateAll([]Condition{parse(t, "overlay/tcp/rate<9.5"), parse(t, "nobody/rate<1")}, evaluate)
 	var failure Failure
 	if !errors.As(err, &failure) || failure.ExitCode() != ExitStatus || len(failure.Outcomes) != 1 || !strings.Contains(err.Error(), `no target "nobody"`) {
 		t.Errorf("%v", err)

@@ -44,9 +44,9 @@ func (o Outcome) String() string {
 func digits(v float64) string { return fmt.Sprintf("%.5g", v) }
 
 // Of says what the interval of o means for a condition whose number is in its unit.
-func (c Condition) Of(o Outcome) Outcome { return c.judge(o, c.Number) }
+func (c Condition) Of(o Outcome) Outcome { return c.evaluate(o, c.Number) }
 
-func (c Condition) judge(o Outcome, number float64) Outcome {
+func (c Condition) evaluate(o Outcome, number float64) Outcome {
 	o.Condition = c.text
 	switch {
 	case c.Above && o.Lo > number, !c.Above && o.Hi < number:
@@ -59,10 +59,10 @@ func (c Condition) judge(o Outcome, number float64) Outcome {
 	return o
 }
 
-// Judge says what the rows of r, a complete result, say of a condition: one outcome for each case
+// Evaluate says what the rows of r, a complete result, say of a condition: one outcome for each case
 // that has the metric. It errors where there is none, naming what there is, and where rounds are
 // too few to say anything.
-func Judge(r result.Result, c Condition) ([]Outcome, error) {
+func Evaluate(r result.Result, c Condition) ([]Outcome, error) {
 	rows, err := c.Find(r.Summary)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func Judge(r result.Result, c Condition) ([]Outcome, error) {
 		if few := stats.FewRounds(r, o.N); few != "" {
 			return nil, fmt.Errorf("--fail-if %s: %s has %s: use more rounds", c, Name(row), few)
 		}
-		outcomes = append(outcomes, c.judge(o, number))
+		outcomes = append(outcomes, c.evaluate(o, number))
 	}
 	return outcomes, nil
 }
@@ -176,12 +176,12 @@ func (f Failure) Error() string {
 // ExitCode is ExitStatus, for kong.
 func (f Failure) ExitCode() int { return ExitStatus }
 
-// JudgeAll judges all conditions. Its error joins what cannot be judged, and a Failure of those that hold.
-func JudgeAll(conditions []Condition, judge func(Condition) ([]Outcome, error)) (all []Outcome, err error) {
+// EvaluateAll evaluates all conditions. Its error joins what cannot be evaluated, and a Failure of those that hold.
+func EvaluateAll(conditions []Condition, evaluate func(Condition) ([]Outcome, error)) (all []Outcome, err error) {
 	var failure Failure
 	var wrong []error
 	for _, c := range conditions {
-		outcomes, err := judge(c)
+		outcomes, err := evaluate(c)
 		wrong = append(wrong, err)
 		for _, o := range outcomes {
 			if o.Outcome == Fails {
