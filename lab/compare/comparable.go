@@ -38,9 +38,9 @@ const memoryTolerance = 0.05
 const absent = "not recorded"
 
 // Differences are the fields in which two results differ and that bear on their figures.
-func Differences(old, new result.Result) []Difference {
-	a, b := fields(old), fields(new)
-	if x, y := float64(old.Environment.MemoryBytes), float64(new.Environment.MemoryBytes); math.Abs(x-y) <= memoryTolerance*max(x, y) {
+func Differences(old, latest result.Result) []Difference {
+	a, b := fields(old), fields(latest)
+	if x, y := float64(old.Environment.MemoryBytes), float64(latest.Environment.MemoryBytes); math.Abs(x-y) <= memoryTolerance*max(x, y) {
 		delete(a, "memory")
 		delete(b, "memory")
 	}
@@ -146,7 +146,7 @@ func (e Incomparable) Error() string {
 }
 
 // check divides the differences into those that are allowed and an error of the others.
-func check(old, new result.Result, allow []string) ([]Difference, error) {
+func check(old, latest result.Result, allow []string) ([]Difference, error) {
 	for i, name := range allow {
 		if name == "version" {
 			allow[i] = "versions"
@@ -157,7 +157,7 @@ func check(old, new result.Result, allow []string) ([]Difference, error) {
 		}
 	}
 	var allowed, others []Difference
-	for _, d := range Differences(old, new) {
+	for _, d := range Differences(old, latest) {
 		if slices.ContainsFunc(allow, func(name string) bool { return d.Field == name || strings.HasPrefix(d.Field, name+".") }) {
 			allowed = append(allowed, d)
 		} else {

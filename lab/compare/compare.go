@@ -96,22 +96,22 @@ type Options struct {
 
 // Results compares two complete results of one experiment. The error is Incomparable where they
 // differ in what was not allowed.
-func Results(old, new result.Result, o Options) (Report, error) {
-	allowed, err := check(old, new, o.Allow)
+func Results(old, latest result.Result, o Options) (Report, error) {
+	allowed, err := check(old, latest, o.Allow)
 	if err != nil {
 		return Report{}, err
 	}
-	c := comparison{old: old, new: new, Options: o}
+	c := comparison{old: old, latest: latest, Options: o}
 	c.otherMachine = slices.ContainsFunc(allowed, func(d Difference) bool { return slices.Contains(machine(), d.Field) })
 	if o.Absolute && c.otherMachine {
 		return Report{}, errors.New("--absolute: figures of different machines say nothing of each other; compare ratios")
 	}
 	report := Report{
-		Schema: Schema, Experiment: new.Experiment, Allowed: allowed,
+		Schema: Schema, Experiment: latest.Experiment, Allowed: allowed,
 		Old: Run{Started: old.Started, Version: old.Environment.Versions["selvage"]},
-		New: Run{Started: new.Started, Version: new.Environment.Versions["selvage"]},
+		New: Run{Started: latest.Started, Version: latest.Environment.Versions["selvage"]},
 	}
-	for _, row := range new.Summary {
+	for _, row := range latest.Summary {
 		if was, ok := stats.Find(old.Summary, row.Target, row.Case, row.Metric); ok {
 			report.Rows = append(report.Rows, c.row(was, row))
 		}
@@ -126,7 +126,7 @@ func Results(old, new result.Result, o Options) (Report, error) {
 // comparison is one in the making.
 type comparison struct {
 	Options
-	old, new     result.Result
+	old, latest  result.Result
 	otherMachine bool
 }
 
@@ -137,7 +137,7 @@ func (c comparison) row(was, is result.Row) Row {
 		Old: Figure{was.Median, was.Lo, was.Hi, was.N}, New: Figure{is.Median, is.Lo, is.Hi, is.N},
 	}
 	m := stats.Metric{Case: is.Case, Name: is.Metric}
-	then, now := stats.Values(c.old, is.Target, is.Case, is.Metric), stats.Values(c.new, is.Target, is.Case, is.Metric)
+	then, now := stats.Values(c.old, is.Target, is.Case, is.Metric), stats.Values(c.latest, is.Target, is.Case, is.Metric)
 	switch {
 	case was.Unit != is.Unit:
 		row.Why = fmt.Sprintf("its unit was %s and is %s", was.Unit, is.Unit)
@@ -174,7 +174,7 @@ func (c comparison) logs(was, is result.Row, m stats.Metric, row *Row) (then, no
 			caseName = is.Case
 		}
 		a, okA := stats.RoundRatios(c.old, m, is.Target, target, caseName)
-		b, okB := stats.RoundRatios(c.new, m, is.Target, target, caseName)
+		b, okB := stats.RoundRatios(c.latest, m, is.Target, target, caseName)
 		if okA && okB && len(a) > 0 && len(b) > 0 {
 			row.Baseline = is.Baseline
 			return stats.ByRound(a), stats.ByRound(b), true
@@ -188,7 +188,7 @@ func (c comparison) logs(was, is result.Row, m stats.Metric, row *Row) (then, no
 		}
 		return all
 	}
-	then, now = logs(c.old), logs(c.new)
+	then, now = logs(c.old), logs(c.latest)
 	return then, now, divisible
 }
 
@@ -223,7 +223,7 @@ func (c comparison) notes(rows []Row) []string {
 	for _, run := range []struct {
 		name string
 		result.Result
-	}{{"old", c.old}, {"new", c.new}} {
+	}{{"old", c.old}, {"new", c.latest}} {
 		if failed := stats.Errors(run.Result); len(failed) > 0 {
 			notes = append(notes, fmt.Sprintf("%d samples of the %s run failed; the first: %s", len(failed), run.name, failed[0]))
 		}
@@ -231,18 +231,18 @@ func (c comparison) notes(rows []Row) []string {
 			notes = append(notes, fmt.Sprintf("the %s run has no verdict of its own: %s", run.name, run.Verdict.Sentence))
 		}
 	}
-	if c.old.Started.Equal(c.new.Started) && len(c.old.Samples) == len(c.new.Samples) {
+	if c.old.Started.Equal(c.latest.Started) && len(c.old.Samples) == len(c.latest.Samples) {
 		notes = append(notes, "both are the same run")
 	}
 	if only := c.onlyInOne(); only != "" {
 		notes = append(notes, only)
 	}
-	if !stats.Sliced(c.new) {
+	if !stats.Sliced(c.latest) {
 		notes = append(notes, "the testbeds of this experiment stand for a whole run: what differs by how they were made is in no interval, so repeat runs before you believe a small difference")
 	}
 	changed := 0
 	for _, row := range rows {
-		if base, ok := stats.Find(c.new.Summary, row.Target, row.Case, row.Metric); ok && base.Baseline == "" && base.Ratio == 1 && !slices.Contains([]string{NoDifference, NotCompared}, row.Verdict) {
+		if base, ok := stats.Find(c.latest.Summary, row.Target, row.Case, row.Metric); ok && base.Baseline == "" && base.Ratio == 1 && !slices.Contains([]string{NoDifference, NotCompared}, row.Verdict) {
 			changed++
 		}
 	}
@@ -262,7 +262,7 @@ func (c comparison) onlyInOne() string {
 		}
 		return n
 	}
-	gone, come := in(c.old, c.new), in(c.new, c.old)
+	gone, come := in(c.old, c.latest), in(c.latest, c.old)
 	if gone+come == 0 {
 		return ""
 	}

@@ -61,10 +61,10 @@ func run(seed uint64, rounds int, speed, harm float64, lost float64) result.Resu
 	return r
 }
 
-func compared(t *testing.T, old, new result.Result, o Options) Report {
+func compared(t *testing.T, old, latest result.Result, o Options) Report {
 	t.Helper()
 	o.Metric = find
-	report, err := Results(old, new, o)
+	report, err := Results(old, latest, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ type Destination struct {
 	FailIf  []gate.Condition `sep:"none" placeholder:"CONDITION" help:"Exit with status 3 if the whole interval is beyond a number: TARGET/[CASE/]METRIC<NUMBER or >NUMBER, with @BASELINE of a ratio, such as selvage/tcp_throughput<0.95@plain. May be repeated."`
 }
 
-// print writes a complete result.
-func (d Destination) print(w io.Writer, e Experiment, r result.Result) error {
-	switch d.Output {
+// printTo writes a complete result as to says. (A method would be one of each command.)
+func printTo(w io.Writer, to Destination, e Experiment, r result.Result) error {
+	switch to.Output {
 	case "json":
 		return result.Write(w, r)
 	case "csv":

@@ -41,7 +41,7 @@ func finish(console *Console, e Experiment, dir string, to Destination, r result
 		return errors.Join(failed, os.Remove(dir))
 	}
 	Conclude(e, &r)
-	err := errors.Join(save(e, dir, r, console.Err), to.print(console.Out, e, r))
+	err := errors.Join(save(e, dir, r, console.Err), printTo(console.Out, to, e, r))
 	if lines := stats.Errors(r); len(lines) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("%d of %d samples failed; the first: %s", len(lines), len(r.Samples), lines[0]))
 	}

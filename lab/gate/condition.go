@@ -33,59 +33,73 @@ const form = "TARGET/[CASE/]METRIC<NUMBER[UNIT] or …>NUMBER[UNIT], or with a r
 // UnmarshalText reads a condition; errors name the character, from 1.
 func (c *Condition) UnmarshalText(data []byte) error {
 	text := string(data)
-	wrong := func(at int, format string, args ...any) error {
-		return fmt.Errorf("%q: character %d: %s; want %s", text, len([]rune(text[:at]))+1, fmt.Sprintf(format, args...), form)
-	}
 	operator := strings.IndexAny(text, "<>")
 	if operator < 0 {
-		return wrong(len(text), "there is no < or >")
+		return wrong(text, len(text), "there is no < or >")
 	}
 	next := Condition{text: text, Above: text[operator] == '>'}
-	first, last := strings.IndexByte(text[:operator], '/'), strings.LastIndexByte(text[:operator], '/')
+	if err := next.readRow(operator); err != nil {
+		return err
+	}
+	if err := next.readNumber(operator + 1); err != nil {
+		return err
+	}
+	*c = next
+	return nil
+}
+
+// wrong is an error at a byte of a condition.
+func wrong(text string, at int, format string, args ...any) error {
+	return fmt.Errorf("%q: character %d: %s; want %s", text, len([]rune(text[:at]))+1, fmt.Sprintf(format, args...), form)
+}
+
+// readRow reads what is before the operator: target, case and metric.
+func (c *Condition) readRow(operator int) error {
+	row := c.text[:operator]
+	first, last := strings.IndexByte(row, '/'), strings.LastIndexByte(row, '/')
 	switch {
 	case first < 0:
-		return wrong(operator, "there is no / between target and metric")
+		return wrong(c.text, operator, "there is no / between target and metric")
 	case first == 0:
-		return wrong(0, "there is no target")
+		return wrong(c.text, 0, "there is no target")
 	case last == operator-1:
-		return wrong(operator, "there is no metric")
+		return wrong(c.text, operator, "there is no metric")
 	}
-	next.Target, next.Metric = text[:first], text[last+1:operator]
+	c.Target, c.Metric = row[:first], row[last+1:]
 	if first < last {
-		next.Case = text[first+1 : last]
+		c.Case = row[first+1 : last]
 	}
-	if at := strings.IndexFunc(next.Metric, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }); at >= 0 {
-		return wrong(last+1+at, "the name of a metric has letters, digits and _ alone")
+	if at := strings.IndexFunc(c.Metric, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }); at >= 0 {
+		return wrong(c.text, last+1+at, "the name of a metric has letters, digits and _ alone")
 	}
-	from := operator + 1
-	if strings.HasPrefix(text[from:], "=") {
-		return wrong(from, "an interval is beyond a number or not, so there is no %s=", text[operator:from])
+	return nil
+}
+
+// readNumber reads what is behind the operator: number, unit and baseline.
+func (c *Condition) readNumber(from int) (err error) {
+	if strings.HasPrefix(c.text[from:], "=") {
+		return wrong(c.text, from, "an interval is beyond a number or not, so there is no %s=", c.text[from-1:from])
 	}
-	value, baseline, ratio := strings.Cut(text[from:], "@")
+	value, baseline, ratio := strings.Cut(c.text[from:], "@")
 	digits := len(value) - len(strings.TrimLeft(value, "+-.0123456789"))
-	var err error
-	if next.Number, err = strconv.ParseFloat(value[:digits], 64); err != nil {
-		return wrong(from, "%q is no number", value)
+	if c.Number, err = strconv.ParseFloat(value[:digits], 64); err != nil {
+		return wrong(c.text, from, "%q is no number", value)
 	}
-	next.Unit = strings.TrimSpace(value[digits:])
-	if _, known := units()[next.Unit]; next.Unit != "" && !known {
-		return wrong(from+digits, "unknown unit %q; choose from %s", next.Unit, strings.Join(slices.Sorted(maps.Keys(units())), ", "))
-	}
-	if !ratio {
-		*c = next
+	c.Unit = strings.TrimSpace(value[digits:])
+	kind, known := units()[c.Unit]
+	switch {
+	case c.Unit != "" && !known:
+		return wrong(c.text, from+digits, "unknown unit %q; choose from %s", c.Unit, strings.Join(slices.Sorted(maps.Keys(units())), ", "))
+	case !ratio:
 		return nil
-	}
-	switch next.Baseline = baseline; {
 	case baseline == "":
-		return wrong(len(text), "there is no baseline behind the @")
-	case next.Number <= 0:
-		return wrong(from, "a ratio is above 0")
-	case next.Unit != "" && units()[next.Unit].kind != "share":
-		return wrong(from+digits, "a ratio has no unit but %%")
+		return wrong(c.text, len(c.text), "there is no baseline behind the @")
+	case c.Number <= 0:
+		return wrong(c.text, from, "a ratio is above 0")
+	case c.Unit != "" && kind.kind != "share":
+		return wrong(c.text, from+digits, "a ratio has no unit but %%")
 	}
-	next.Number *= scale(next.Unit)
-	next.Unit = ""
-	*c = next
+	c.Baseline, c.Number, c.Unit = baseline, c.Number*scale(c.Unit), ""
 	return nil
 }
 
