@@ -48,7 +48,11 @@ func (c *Index) Run(_ context.Context, console *experiment.Console) error {
 		for i := range r.Samples { // 1000 results have a GB of them, and rows are all that is drawn
 			r.Samples[i].Series, r.Samples[i].Latency = nil, nil
 		}
-		runs = append(runs, index.Run{Link: linkFrom(name, file), Result: r, Metric: e.Metric})
+		run := index.Run{Link: linkFrom(name, file), Result: r}
+		if e.Metrics != nil {
+			run.Metric = e.Metric
+		}
+		runs = append(runs, run)
 	}
 	return writeTo(console, name, func(w io.Writer) error { return index.Page(w, runs, unread) })
 }

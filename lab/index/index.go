@@ -28,7 +28,8 @@ var page string
 type Run struct {
 	Link   string // of its report, relative to the page; "" where there is none
 	Result result.Result
-	// Metric finds title and unit of a metric; false where that is not known.
+	// Metric finds title of a metric, and which way is better; false of one that has no trend. Nil is of
+	// an experiment that this version does not have: all metrics have trends then.
 	Metric func(caseName, name string) (stats.Metric, bool)
 }
 
@@ -231,6 +232,7 @@ func (g *Group) figures() []figure {
 	return all
 }
 
+// metric is a figure's, true where it has a trend.
 func (g *Group) metric(f figure) (stats.Metric, bool) {
 	find := g.runs[len(g.runs)-1].Metric
 	if find == nil {

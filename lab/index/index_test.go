@@ -79,6 +79,15 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// Of an experiment that is not known, nobody says which way is better.
+func TestUnknownExperiment(t *testing.T) {
+	runs := []Run{run(1, "6.18.5", "false", 9), run(2, "6.18.5", "false", 8)}
+	runs[0].Metric, runs[1].Metric = nil, nil
+	if page := draw(t, nil, runs...); !strings.Contains(page, "rate, tcp") || strings.Contains(page, "is better") {
+		t.Error("no trend of an unknown experiment, or a way that is better")
+	}
+}
+
 // One run has no trend, and figures that do not change have one all the same.
 func TestFew(t *testing.T) {
 	if page := draw(t, nil, run(1, "6.18.5", "false", 9)); strings.Contains(page, "<figure>") || !strings.Contains(page, "1 run of 1 experiment") {

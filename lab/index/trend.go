@@ -37,13 +37,16 @@ func (g *Group) trend(f figure, colors chart.View, changed map[int]string) (char
 	if m.Case == "" && f.caseName != "" {
 		title += ", " + f.caseName
 	}
-	way := "lower is better"
-	if m.Higher {
-		way = "higher is better"
-	}
-	t := chart.Figure{Title: title, Unit: unit + ", " + way}
+	t := chart.Figure{Title: title, Unit: unit}
 	if baseline {
-		t.Unit = "ratio to the baseline, " + way
+		t.Unit = "ratio to the baseline"
+	}
+	switch {
+	case g.runs[0].Metric == nil:
+	case m.Higher:
+		t.Unit += ", higher is better"
+	default:
+		t.Unit += ", lower is better"
 	}
 	d := drawing{group: g, lines: lines, colors: colors, changed: changed, ratio: baseline, title: title}
 	t.Wide, t.Narrow = d.svg(520, 210, "wide"), d.svg(358, 190, "narrow")
