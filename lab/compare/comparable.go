@@ -104,14 +104,14 @@ func fields(r result.Result) map[string]string {
 }
 
 // Parameters are the parameters that bear on figures: not how many rounds there were, where the
-// run was interrupted, where programs are, what else the machine did, nor what hosts said of
-// themselves and of their clocks.
+// run was interrupted, where programs are, what was measured before the run (the machine's load, the
+// generator's ceiling), nor what hosts said of themselves and of their clocks.
 func Parameters(r result.Result) map[string]string {
 	all := map[string]string{}
 	for name, value := range r.Parameters {
 		incidental := slices.Contains([]string{"rounds", "kills", "interrupted", "programs", "selvage_binary", "check_load"}, name)
-		for _, host := range []string{"client ", "server ", "watch "} {
-			incidental = incidental || strings.HasPrefix(name, host)
+		for _, prefix := range []string{"ceiling", "client ", "server ", "watch "} {
+			incidental = incidental || strings.HasPrefix(name, prefix)
 		}
 		if !incidental {
 			all[name] = value

@@ -3,6 +3,7 @@ package compare
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func run(seed uint64, rounds int, speed, harm float64, lost float64) result.Resu
 	random := rand.New(rand.NewPCG(seed, 1))
 	r := result.Result{
 		Schema: result.Schema, Experiment: "ab", Started: time.Unix(int64(seed), 0),
-		Parameters: map[string]string{"slice": "10ms", "rounds": "8", "encapsulation": "vxlan", "check_load": time.Unix(int64(seed), 0).String()},
+		Parameters: map[string]string{"slice": "10ms", "rounds": "8", "encapsulation": "vxlan", "check_load": time.Unix(int64(seed), 0).String(), "ceiling_1280": fmt.Sprint(seed), "client ssh:a": fmt.Sprint(seed)},
 		Environment: result.Environment{
 			Kernel: "6.18.5", CPU: "x", Cores: 2, MemoryBytes: 8 << 30, Versions: map[string]string{"selvage": "v1"},
 			Offloads: map[string]map[string]bool{"underlay": {"tx-checksum-ip-generic": true}}, MTU: map[string]int{"underlay": 1500}, Sysctls: map[string]string{"net.a": "1"},
