@@ -78,8 +78,11 @@ var isPseudonym = regexp.MustCompile(`^(name|host|user|netns|target|node|file|ip
 // Result returns run under pseudonyms, without its verdict, which is computed again from what is here. Names are looked for first, so that texts before them are without them too.
 func (r *Redactor) Result(run result.Result) result.Result {
 	r.find(run)
-	out := run
-	out.Verdict = result.Verdict{}
+	e := run.Environment
+	out := result.Result{ // a field that nobody has thought of is left out
+		Schema: run.Schema, Experiment: run.Experiment, Started: run.Started, Duration: run.Duration,
+		Environment: result.Environment{Kernel: e.Kernel, CPU: e.CPU, Cores: e.Cores, MemoryBytes: e.MemoryBytes, Versions: e.Versions, Sysctls: e.Sysctls},
+	}
 	if len(run.Command) > 0 {
 		out.Command = []string{r.of("command", strings.Join(run.Command, " "))}
 	}
@@ -93,7 +96,6 @@ func (r *Redactor) Result(run result.Result) result.Result {
 		out.Environment.MTU[r.text(name)] = mtu
 	}
 	out.Topology = r.topology(run.Topology)
-	out.Targets = nil
 	for _, t := range run.Targets {
 		t.Name, t.Description = r.target(t.Name), r.text(t.Description)
 		out.Targets = append(out.Targets, t)

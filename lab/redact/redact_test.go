@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,28 @@ func TestRecorded(t *testing.T) {
 			if !slices.ContainsFunc(r.Topology.Nodes, func(n result.Node) bool { return n.Name == node.Name }) {
 				t.Errorf("%s: the lab's own node %s has a pseudonym", file, node.Name)
 			}
+		}
+	}
+}
+
+// A result gets no field that nobody decided about: what is here is redacted, or names nobody. Add a
+// new one to Result, or leave it out of bundles, and then add it here.
+func TestFieldsAreKnown(t *testing.T) {
+	for of, want := range map[reflect.Type]string{
+		reflect.TypeFor[result.Result]():      "Schema Experiment Started Duration Command Parameters Environment Topology Targets Samples Summary Verdict",
+		reflect.TypeFor[result.Environment](): "Kernel CPU Cores MemoryBytes Versions Offloads MTU Sysctls",
+		reflect.TypeFor[result.Node]():        "Name Role Addrs",
+		reflect.TypeFor[result.Link]():        "A B Role MTU",
+		reflect.TypeFor[result.Target]():      "Name Description InnerMTU HeaderTax",
+		reflect.TypeFor[result.Sample]():      "Target Case Round Start Duration Metrics Series CPU Latency Error",
+		reflect.TypeFor[result.Row]():         "Target Case Metric Unit Median Lo Hi N Baseline Ratio RatioLo RatioHi Distinguishable Difference SmallestEffect",
+	} {
+		var names []string
+		for i := range of.NumField() {
+			names = append(names, of.Field(i).Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s has the fields %s, and those that are known are %s", of, got, want)
 		}
 	}
 }
