@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/stats"
 )
 
 // Experiment is one experiment: its command, what it computes from samples, and how it shows
@@ -18,10 +19,26 @@ type Experiment struct {
 	Command func() any
 	// Summarise computes the rows of a result from its samples.
 	Summarise func(result.Result) []result.Row
+	// Metrics are the figures of samples that rows have, a case "" standing for all: titles, units
+	// and which way is better.
+	Metrics func() []stats.Metric
 	// Verdict answers the experiment's question, with findings that name cause, evidence and advice.
 	Verdict func(result.Result) result.Verdict
 	// Page and Table write a complete result: as one self-contained page, and for a terminal.
 	Page, Table func(io.Writer, result.Result) error
+}
+
+// Metric is that of a row whose figures samples have.
+func (e Experiment) Metric(caseName, name string) (m stats.Metric, ok bool) {
+	if e.Metrics == nil {
+		return m, false
+	}
+	for _, m := range e.Metrics() {
+		if m.Name == name && (m.Case == "" || m.Case == caseName) {
+			return m, true
+		}
+	}
+	return m, false
 }
 
 // Complete fills summary and verdict where a run has left them out.

@@ -17,52 +17,47 @@ import (
 )
 
 // Run is Keep for an experiment that builds networks here, which needs root.
-func Run(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+func Run(ctx context.Context, console *Console, e Experiment, to Destination, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and BPF need root: run it with sudo")
 	}
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
-	return Keep(ctx, console, e, results, output, measure)
+	return Keep(ctx, console, e, to, measure)
 }
 
 // RunBetweenPlaces is Run of what is measured between places that exist. It needs no root here.
-func RunBetweenPlaces(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+func RunBetweenPlaces(ctx context.Context, console *Console, e Experiment, to Destination, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	ctx, stop := WithTerminal(ctx)
 	defer stop()
-	return Keep(ctx, console, e, results, output, measure)
+	return Keep(ctx, console, e, to, measure)
 }
 
-// Keep makes the directory of a run under results, measures, and writes and prints
-// what came of it.
-func Keep(ctx context.Context, console *Console, e Experiment, results, output string, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
+// Keep makes the directory of a run under to.Results, measures, writes and prints what came of it,
+// and evaluates the conditions.
+func Keep(ctx context.Context, console *Console, e Experiment, to Destination, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
 	began := time.Now()
-	dir, err := newRunDir(results, e.Name, began)
+	dir, err := newRunDir(to.Results, e.Name, began)
 	if err != nil {
 		return err
 	}
 	r, failed := measure(ctx, console, began)
-	return finish(console, e, dir, output, r, failed)
+	return finish(console, e, dir, to, r, failed)
 }
 
 // finish concludes a run, writes its files and prints it. It fails when the run did
-// (failed) or a sample.
-func finish(console *Console, e Experiment, dir, output string, r result.Result, failed error) error {
+// (failed), a sample, or a condition.
+func finish(console *Console, e Experiment, dir string, to Destination, r result.Result, failed error) error {
 	if len(r.Samples) == 0 {
 		return errors.Join(failed, os.Remove(dir))
 	}
 	Conclude(e, &r)
-	err := save(e, dir, r, console.Err)
-	if output == "json" {
-		err = errors.Join(err, result.Write(console.Out, r))
-	} else {
-		err = errors.Join(err, e.Table(console.Out, r))
-	}
+	err := errors.Join(save(e, dir, r, console.Err), printTo(console.Out, to, e, r))
 	if lines := stats.Errors(r); len(lines) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("%d of %d samples failed; the first: %s", len(lines), len(r.Samples), lines[0]))
 	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, err, Gate(console.Err, r, to.FailIf))
 }
 
 // WithHangup ends ctx also when the terminal or the reader of the output goes

@@ -14,7 +14,7 @@ import (
 
 // Files of a run's directory.
 const (
-	resultFile = "result.json"
+	ResultFile = "result.json"
 	ReportFile = "report.html"
 )
 
@@ -24,7 +24,7 @@ func newRunDir(root, experiment string, now time.Time) (string, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", fmt.Errorf("results: %w", err)
 	}
-	name := filepath.Join(root, now.UTC().Format("20060102T150405Z")+"-"+experiment)
+	name := filepath.Join(root, DirName(result.Result{Started: now, Experiment: experiment}))
 	for i := 1; ; i++ {
 		dir := name
 		if i > 1 {
@@ -38,6 +38,11 @@ func newRunDir(root, experiment string, now time.Time) (string, error) {
 			return "", fmt.Errorf("results: %w", err)
 		}
 	}
+}
+
+// DirName is the name of a run's directory.
+func DirName(r result.Result) string {
+	return r.Started.UTC().Format("20060102T150405Z") + "-" + r.Experiment
 }
 
 // interrupted is the parameter that says where a run was interrupted.
@@ -62,7 +67,7 @@ func save(e Experiment, dir string, r result.Result, log io.Writer) error {
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer, result.Result) error
-	}{{resultFile, result.Write}, {ReportFile, e.Page}} {
+	}{{ResultFile, result.Write}, {ReportFile, e.Page}} {
 		name := filepath.Join(dir, file.name)
 		if err := WriteFile(name, func(w io.Writer) error { return file.write(w, r) }); err != nil {
 			return err

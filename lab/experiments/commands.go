@@ -19,6 +19,13 @@ type Commands struct {
 	Gen    Gen    `cmd:"" help:"Send frames at a rate and count what arrived: the generator alone."`
 	Shell  Shell  `cmd:"" help:"Build two hosts with an edge each, open a shell, and remove all when it exits."`
 	Report Report `cmd:"" help:"Write the report of a result again."`
+
+	Compare     Compare     `cmd:"" help:"Compare two runs: what is better, worse or no different."`
+	Check       Check       `cmd:"" help:"Evaluate conditions on a run, for pipelines."`
+	CSV         CSV         `cmd:"" name:"csv" help:"Write rows or samples of runs as CSV."`
+	Index       Index       `cmd:"" help:"Write one page over a directory of runs, with trends."`
+	Redact      Redact      `cmd:"" help:"Write runs without names of hosts, networks and people, for others to read."`
+	OpenMetrics OpenMetrics `cmd:"" name:"openmetrics" help:"Write a run as an OpenMetrics file for Prometheus."`
 }
 
 // NewCommands are all subcommands.

@@ -43,7 +43,7 @@ type Flags struct {
 }
 
 // shared are flags that have a meaning in namespaces and between places.
-func shared() []string { return []string{"help", "version", "rounds", "output", "results"} }
+func shared() []string { return []string{"help", "version", "rounds", "output", "results", "fail-if"} }
 
 // BeforeApply notes whether places are to be measured, and refuses flags of networks that the lab
 // builds beside those of places.

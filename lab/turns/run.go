@@ -40,11 +40,11 @@ type Plan struct {
 
 // Run opens the places, takes all samples, closes the places and writes and prints what came of it. An
 // interrupted run keeps what it has. It fails when a sample did.
-func (p Plan) Run(ctx context.Context, console *experiment.Console, results, output string) error {
+func (p Plan) Run(ctx context.Context, console *experiment.Console, to experiment.Destination) error {
 	if p.Flags.DryRun {
 		return p.dryRun(ctx, console)
 	}
-	return experiment.RunBetweenPlaces(ctx, console, p.Experiment, results, output, p.measure)
+	return experiment.RunBetweenPlaces(ctx, console, p.Experiment, to, p.measure)
 }
 
 func (p Plan) dryRun(ctx context.Context, console *experiment.Console) (err error) {

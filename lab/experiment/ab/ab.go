@@ -22,7 +22,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: Metrics, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -31,8 +31,8 @@ type Command struct {
 	Targets []string `group:"Network" placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
 	Cases   []string `placeholder:"CASE" help:"What to measure: tcp, rr, udp, transit, of which the first three are by default; between places tcp, rr, rr-load (round trips while transfers run), crr, udp, all by default."`
 	Rounds  int      `default:"10" help:"How often all networks are built, or all paths between places take a turn; intervals and ratios are over rounds, and a difference needs at least 8."`
-	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	InnerMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; by default what the underlay leaves to the largest header (50 bytes less on IPv4, 70 on IPv6)."`

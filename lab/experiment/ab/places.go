@@ -12,7 +12,7 @@ import (
 // atPlaces is the run on a network that exists.
 func atPlaces(c *Command) *paths.Command {
 	return &paths.Command{
-		Flags: c.Places, Cases: c.Cases, Rounds: c.Rounds, Slice: c.Slice, Streams: c.Streams, Output: c.Output, Results: c.Results,
+		Flags: c.Places, Cases: c.Cases, Rounds: c.Rounds, Slice: c.Slice, Streams: c.Streams, Destination: c.Destination,
 	}
 }
 

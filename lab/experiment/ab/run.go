@@ -28,7 +28,7 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	if c.Gateway != "" {
 		return gateway{c.Gateway, c.SelvageBinary}.run(ctx, console, atPlaces(c))
 	}
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // measure measures round by round, each with beds of its own. With an error the result holds

@@ -23,7 +23,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -33,8 +33,8 @@ type Command struct {
 	Attacks []string `placeholder:"NAME" help:"Attacks to make; all by default, with --quick five. The reference of experiments lists them."`
 	Quick   bool     `help:"In less than four minutes: five attacks, two rounds, MAC addresses that age in 5 s."`
 	Rounds  int      `help:"How often each target is attacked in each way; 5 by default, with --quick 2."`
-	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	Slice    time.Duration `group:"Samples" default:"50ms" help:"Duration of a slice of TCP and of connections; of round trips half of it; ${default}."`
 	Cycles   int           `group:"Samples" help:"How often each honest pair is measured during an attack; 16 by default, with --quick 6. Before and after it is half as often."`
@@ -106,7 +106,7 @@ func (c *Command) checkTimes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it keeps the samples
 // that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // plan lists the samples: in each round one attack after the other, and of each all targets in the

@@ -83,6 +83,23 @@ func Limits(r result.Result) []Limit {
 	}
 }
 
+// figures are those of a sample, which way is better; of what was kept those of either pair.
+func figures() []stats.Metric {
+	metrics := []stats.Metric{}
+	for _, l := range Limits(result.Result{}) {
+		m := stats.Metric{Name: l.Metric, Unit: l.Unit, Title: l.Title, Higher: l.AtLeast}
+		if l.Control == "" {
+			metrics = append(metrics, m)
+			continue
+		}
+		for _, pair := range []string{SamePair, OtherPair} {
+			m.Name = l.Metric + "_" + pair
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
 // Attacks are the good samples of an attack on a target that could be made.
 func Attacks(r result.Result, target, caseName string) []result.Sample {
 	return slices.DeleteFunc(stats.Good(r, target, caseName), func(s result.Sample) bool { return s.Metrics[NotApplicable] > 0 })

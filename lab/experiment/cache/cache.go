@@ -27,7 +27,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -38,8 +38,8 @@ type Command struct {
 	Direction string   `enum:"encap,decap" default:"encap" help:"From uplink to tunnel, or back: ${enum}."`
 	Quick     bool     `help:"In about a minute: up to 100,000 flows, without routes and with 1,000, 3 rounds of short trials."`
 	Rounds    int      `default:"3" help:"Samples of each target and case."`
-	Output    string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results   string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	Flows  []int                 `group:"Traffic" placeholder:"FLOWS" help:"UDP flows; 1,1280,10000,100000,1000000 by default, with --quick 1,1280,100000."`
 	Routes []int                 `group:"Traffic" placeholder:"ROUTES" default:"0,1000" help:"More specific routes below the one that the frames use, to the same next hops; ${default} by default."`
@@ -110,7 +110,7 @@ func (c *Command) checkTrials() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // plan lists the samples: one case after the other in each round, and for each case

@@ -76,17 +76,22 @@ func Loads(r result.Result) []Load {
 // cacheMetrics are the figures of every case.
 func cacheMetrics(r result.Result) []stats.Metric {
 	var metrics []stats.Metric
-	for _, m := range []stats.Metric{
-		{Case: "", Name: transit.NSPerPacket, Unit: "ns", Title: "Time of a core per packet", Higher: false},
-		{Case: "", Name: transit.DeviceNS, Unit: "ns", Title: "The device's time per packet", Higher: false},
-		{Case: "", Name: HitRate, Unit: "share", Title: "Packets that the cache answered", Higher: true},
-	} {
+	for _, m := range figures() {
 		for _, l := range Loads(r) {
 			m.Case = l.Case()
 			metrics = append(metrics, m)
 		}
 	}
 	return metrics
+}
+
+// figures are those of a case, without its name.
+func figures() []stats.Metric {
+	return []stats.Metric{
+		{Case: "", Name: transit.NSPerPacket, Unit: "ns", Title: "Time of a core per packet", Higher: false},
+		{Case: "", Name: transit.DeviceNS, Unit: "ns", Title: "The device's time per packet", Higher: false},
+		{Case: "", Name: HitRate, Unit: "share", Title: "Packets that the cache answered", Higher: true},
+	}
 }
 
 // Saved is what the cache saves in a case, from rounds that have both: 1 - on/off of the

@@ -20,7 +20,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -31,8 +31,8 @@ type Command struct {
 	Cases   []string `placeholder:"CASE" enum:"move,edge-loss,link-loss,rr-restart,rr-loss" default:"move,edge-loss,link-loss,rr-restart,rr-loss" help:"What happens: a host moves, one of two edges dies, one of an edge's two links is cut, the route reflector is killed and restarted, or killed for good; ${default} by default."`
 	Rounds  int      `default:"10" help:"Events of each target and case."`
 	Quick   bool     `help:"In a few minutes: 3 rounds, each watched for a shorter time."`
-	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	Flows    int           `group:"Traffic" default:"4" help:"UDP flows on each path, whose packets are sent back; ${default} by default, twice as many where one of two paths fails."`
 	Interval time.Duration `group:"Traffic" default:"1ms" help:"Time between two packets of a flow."`

@@ -97,6 +97,22 @@ func byRound(r result.Result, target, caseName, metric string) map[int]float64 {
 	return stats.Values(result.Result{Samples: Affected(stats.Good(r, target, caseName))}, target, caseName, metric)
 }
 
+// figures are those of a sample, which way is better.
+func figures() []stats.Metric {
+	metrics := []stats.Metric{
+		{Name: inject.OutageP50, Unit: "ms", Title: "Outage of flows, p50"},
+		{Name: inject.OutageP99, Unit: "ms", Title: "Outage of flows, p99"},
+		{Name: inject.OutageMax, Unit: "ms", Title: "Outage of flows, longest"},
+		{Name: inject.Lost, Unit: "count", Title: "Packets lost"},
+		{Name: inject.AffectedFlows, Unit: "count", Title: "Flows affected"},
+		{Name: Followed, Unit: "ms", Title: "Until the last flow resumed"},
+	}
+	for _, step := range Steps() {
+		metrics = append(metrics, stats.Metric{Name: step.Metric, Unit: "ms", Title: "Time " + step.Title})
+	}
+	return metrics
+}
+
 // summarise summarise the events by case. Quantiles are over the flows of all events,
 // their n is the number of these flows, and lo and hi are the least and the largest of an
 // event. Losses, hit flows and steps are medians over events with their interval, and n is the

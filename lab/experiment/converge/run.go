@@ -18,7 +18,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the events that it has. It fails when one could not be measured.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // convergeExtra is about what an event takes besides watching: flows and captures that begin

@@ -22,7 +22,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -34,8 +34,8 @@ type Command struct {
 	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Directions of TCP throughput; send,receive by default, with --quick send."`
 	Quick      bool     `help:"In less than two minutes: 3 rounds of short samples of kernel and selvage, to the target only."`
 	Rounds     int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	Troubleshoot bool `help:"Also measure tunnels without transmit checksum offload, and say which stage loses and why, in the order of the EgressGateway study."`
 
@@ -146,7 +146,7 @@ func (c *Command) checkSizes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // commands is the command as kong reads it.

@@ -18,18 +18,18 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
 // Command is the command line of the experiment on what kills cost.
 type Command struct {
-	What    string   `enum:"gateway,tep,edge" default:"gateway" help:"What is killed: an egress gateway, one of the tunnel endpoints of an edge, or the process of an edge: ${enum}."`
-	Kills   int      `default:"20" help:"Number of kills."`
-	Faults  []string `placeholder:"FAULT" help:"Faults, in turn. Gateway: link-down, blackhole, death (of the host: links, process and data path), kill (only the process). TEP: link-down, blackhole. Edge: kill-source, kill-target. All by default."`
-	Quick   bool     `help:"In a minute and a half: 5 kills, each watched for a shorter time."`
-	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+	What   string   `enum:"gateway,tep,edge" default:"gateway" help:"What is killed: an egress gateway, one of the tunnel endpoints of an edge, or the process of an edge: ${enum}."`
+	Kills  int      `default:"20" help:"Number of kills."`
+	Faults []string `placeholder:"FAULT" help:"Faults, in turn. Gateway: link-down, blackhole, death (of the host: links, process and data path), kill (only the process). TEP: link-down, blackhole. Edge: kill-source, kill-target. All by default."`
+	Quick  bool     `help:"In a minute and a half: 5 kills, each watched for a shorter time."`
+
+	experiment.Destination
 
 	Flows        int           `group:"Traffic" default:"16" help:"UDP flows, whose packets are sent back; ${default} by default."`
 	Interval     time.Duration `group:"Traffic" default:"1ms" help:"Time between two packets of a flow."`

@@ -60,6 +60,28 @@ func Kills(r result.Result, target, caseName string) []result.Sample {
 	return kills
 }
 
+// figures are those of a sample, which way is better.
+func figures() []stats.Metric {
+	metrics := []stats.Metric{
+		{Name: inject.OutageP50, Unit: "ms", Title: "Outage of flows, p50"},
+		{Name: inject.OutageP99, Unit: "ms", Title: "Outage of flows, p99"},
+		{Name: inject.OutageMax, Unit: "ms", Title: "Outage of flows, longest"},
+		{Name: inject.Survived, Unit: "share", Title: "Connections that went on", Higher: true},
+		{Name: inject.StallP50, Unit: "ms", Title: "Stall of connections, p50"},
+		{Name: inject.StallP99, Unit: "ms", Title: "Stall of connections, p99"},
+		{Name: inject.ReturnMax, Unit: "ms", Title: "Outage when it comes back, longest"},
+		{Name: inject.ReturnSurvived, Unit: "share", Title: "Connections that went on when it came back", Higher: true},
+		{Name: inject.Lost, Unit: "count", Title: "Packets lost"},
+		{Name: inject.AffectedFlows, Unit: "count", Title: "Flows affected"},
+		{Name: inject.ReturnLost, Unit: "count", Title: "Packets lost when it came back"},
+		{Name: inject.Repair, Unit: "ms", Title: "Repair"},
+	}
+	for _, step := range Steps() {
+		metrics = append(metrics, stats.Metric{Name: step.Metric, Unit: "ms", Title: "Time " + step.Title})
+	}
+	return metrics
+}
+
 // summarise summarise the kills. n is their number. Quantiles are over the flows of all
 // kills, and lo and hi the least and the largest of a kill; steps, losses and the returns'
 // outages are medians over kills with their interval.

@@ -17,7 +17,7 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the kills that it has. It fails when one could not be measured.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 const (

@@ -23,7 +23,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -36,8 +36,8 @@ type Command struct {
 	Measure   []string `placeholder:"WHAT" enum:"rr,rr1,crr,conn,udprr,udp,tcp" default:"rr,rr1,crr,conn,udprr,udp,tcp" help:"What to measure: TCP_RR of 1024 bytes and of 1, a connection a transaction (one at a time, many at once), UDP_RR, UDP one way, TCP throughput. ${enum} by default."`
 	Quick     bool     `help:"In a few minutes: 3 rounds of short samples with few numbers of rules."`
 	Rounds    int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
-	Output    string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results   string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	Duration time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of TCP_RR of 1024 bytes in the scenarios; 120s by default, as in the NSX firewall study, with --quick 1s."`
 	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of all other samples; 5s by default, with --quick 500ms. TCP throughput is measured in whole seconds."`
@@ -157,9 +157,9 @@ func (c *Command) checkTimes() error {
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	if c.Places.Given {
-		return c.Places.Run(ctx, console, c.Rounds, c.Results, c.Output)
+		return c.Places.Run(ctx, console, c.Rounds, c.Destination)
 	}
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // String names what is compared, for the progress.

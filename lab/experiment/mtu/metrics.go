@@ -1,7 +1,6 @@
 package mtu
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -58,19 +57,29 @@ func Swept(caseName string) (size, flows int, ok bool) {
 	return size, flows, ok && found && errSize == nil && errFlows == nil
 }
 
+// figures are those of a case, without its name.
+func figures() []stats.Metric {
+	return []stats.Metric{
+		{Case: "", Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
+		{Case: "", Name: measure.MSS, Unit: "bytes", Title: "TCP segment size", Higher: true},
+		{Case: "", Name: measure.LargestSize, Unit: "bytes", Title: "Largest packet that arrives", Higher: true},
+	}
+}
+
 // mtuMetrics are the throughput and the segment size of every transfer, and what
 // every search found.
 func mtuMetrics(r result.Result) []stats.Metric {
-	var throughput, segments, sizes []stats.Metric
-	for _, caseName := range stats.Cases(r) {
-		if IsSize(caseName) {
-			sizes = append(sizes, stats.Metric{Case: caseName, Name: measure.LargestSize, Unit: "bytes", Title: "Largest packet that arrives, " + caseName, Higher: true})
-			continue
+	var metrics []stats.Metric
+	for _, m := range figures() {
+		title := m.Title
+		for _, caseName := range stats.Cases(r) {
+			if IsSize(caseName) == (m.Name == measure.LargestSize) {
+				m.Case, m.Title = caseName, title+", "+caseName
+				metrics = append(metrics, m)
+			}
 		}
-		throughput = append(throughput, stats.Metric{Case: caseName, Name: stats.Decisive, Unit: "Gbit/s", Title: "TCP throughput, " + caseName, Higher: true})
-		segments = append(segments, stats.Metric{Case: caseName, Name: measure.MSS, Unit: "bytes", Title: "TCP segment size, " + caseName, Higher: true})
 	}
-	return slices.Concat(throughput, segments, sizes)
+	return metrics
 }
 
 // holeRows say which targets have a black hole. n is the number of transfers.

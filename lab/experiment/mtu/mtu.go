@@ -20,7 +20,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -30,8 +30,8 @@ type Command struct {
 	Cases   []string `placeholder:"CASE" enum:"hole,fixes,jumbo,sweep" default:"hole,fixes,jumbo,sweep" help:"What to measure: ${enum}."`
 	Quick   bool     `help:"In about a minute: 1 round, shorter transfers and a smaller sweep that says nothing about the ceiling."`
 	Rounds  int      `default:"3" help:"Samples of each transfer after the black hole; ${default}, and 10 between places."`
-	Output  string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	UnderlayMTU int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	GuestMTU    int                   `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU that client and server assume; ${default}."`

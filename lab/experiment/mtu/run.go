@@ -17,9 +17,9 @@ import (
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	if c.Places.Given {
-		return c.Places.Run(ctx, console, c.Rounds, c.Results, c.Output)
+		return c.Places.Run(ctx, console, c.Rounds, c.Destination)
 	}
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // measure goes through the settings. With an error the result holds what was

@@ -19,12 +19,7 @@ func summarise(r result.Result) []result.Row {
 	o := offloads{r, Sizes(r)}
 	cases := append(Streams(r), Means(r)...)
 	var rows []result.Row
-	for _, m := range []stats.Metric{
-		{Case: "", Name: Throughput, Unit: "Gbit/s", Title: "Throughput", Higher: true},
-		{Case: "", Name: Processor, Unit: "%", Title: "Processor time", Higher: false},
-		{Case: "", Name: Efficiency, Unit: "Mbit/s per %", Title: "Efficiency", Higher: true},
-		{Case: "", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
-	} {
+	for _, m := range figures() {
 		for _, s := range cases {
 			rows = append(rows, o.figures(s, m)...)
 		}
@@ -45,6 +40,16 @@ func summarise(r result.Result) []result.Row {
 		}
 	}
 	return rows
+}
+
+// figures are those of a case, without its name.
+func figures() []stats.Metric {
+	return []stats.Metric{
+		{Case: "", Name: Throughput, Unit: "Gbit/s", Title: "Throughput", Higher: true},
+		{Case: "", Name: Processor, Unit: "%", Title: "Processor time", Higher: false},
+		{Case: "", Name: Efficiency, Unit: "Mbit/s per %", Title: "Efficiency", Higher: true},
+		{Case: "", Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits", Higher: false},
+	}
 }
 
 // offloads is a result of the experiment and the sizes of its writes.

@@ -20,7 +20,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -35,8 +35,8 @@ type Command struct {
 	Where   []string                `placeholder:"ROLE" enum:"ports,underlay,tunnel" default:"ports,underlay" help:"Interfaces whose offloads are switched: ${enum}, the last being the kernel's own tunnel device and bridge; ${default} by default."`
 	Quick   bool                    `help:"In less than three minutes: sizes 1, 8 and 64, states all-on, all-off, tso-off and csum-off, one way, 3 rounds."`
 	Rounds  int                     `default:"5" help:"Samples of each target and case."`
-	Output  string                  `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results string                  `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	UnderlayMTU int `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
 	Family      int `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
@@ -155,7 +155,7 @@ func (c *Command) innerMTU() int {
 // samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	restoreSwitched(ctx, console.Err)
-	return experiment.Run(ctx, console, Experiment(), c.Results, c.Output, c.measure)
+	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 
 // commands is the command as kong reads it.

@@ -117,7 +117,18 @@ const (
 // transitMetrics are the figures of every case, those first that a verdict is about.
 func transitMetrics(r result.Result) []stats.Metric {
 	var metrics []stats.Metric
-	for _, m := range []stats.Metric{
+	for _, m := range figures() {
+		for _, t := range Transits(r) {
+			m.Case = t.Case()
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
+// figures are those of a case, without its name.
+func figures() []stats.Metric {
+	return []stats.Metric{
 		{Case: "", Name: transit.NDR, Unit: "Mpps", Title: "No-drop rate", Higher: true},
 		{Case: "", Name: transit.PDR, Unit: "Mpps", Title: "Partial-drop rate", Higher: true},
 		{Case: "", Name: transit.LatencyP50, Unit: "µs", Title: "Latency p50 at the no-drop rate", Higher: false},
@@ -145,13 +156,7 @@ func transitMetrics(r result.Result) []stats.Metric {
 		{Case: "", Name: backToBack, Unit: "frames", Title: "Longest burst without loss", Higher: true},
 		{Case: "", Name: recoveryMS, Unit: "ms", Title: "Recovery from overload", Higher: false},
 		{Case: "", Name: resetMS, Unit: "ms", Title: "Recovery from a reset", Higher: false},
-	} {
-		for _, t := range Transits(r) {
-			m.Case = t.Case()
-			metrics = append(metrics, m)
-		}
 	}
-	return metrics
 }
 
 // Tolerance is the loss that the PDR of r tolerates, for people: "0.01 %"; "the tolerated" where it

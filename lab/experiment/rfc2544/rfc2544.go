@@ -22,7 +22,7 @@ import (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name: Name, Command: func() any { return new(commands) },
-		Summarise: summarise, Verdict: verdict, Page: page, Table: table,
+		Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table,
 	}
 }
 
@@ -33,8 +33,8 @@ type Command struct {
 	Directions []string `placeholder:"NAME" enum:"encap,decap,both" help:"From uplink to tunnel, back, and both, by frames that the far side loops back: ${enum}; all by default, with --quick the first two."`
 	Quick      bool     `help:"In minutes: encap and decap of 64, 512 and 1518 bytes, 3 rounds of short trials."`
 	Rounds     int      `default:"3" help:"Samples of each target and case."`
-	Output     string   `short:"o" enum:"table,json" default:"table" help:"Print a table or the result as JSON: ${enum}."`
-	Results    string   `placeholder:"DIR" default:"results" help:"Directory in which each run makes its own; ${default}."`
+
+	experiment.Destination
 
 	Sizes     []int `group:"Traffic" placeholder:"BYTES" help:"Frame sizes with FCS, in a tunnel of the inner frame; 64,128,256,512,1024,1280,1518 by default, with --quick 64,512,1518. 1500 is read as the packet of a frame of 1518."`
 	Imix      bool  `group:"Traffic" help:"Add a mix of 64, 594 and 1518 bytes, 7:4:1."`

@@ -43,7 +43,7 @@ func command(t *testing.T, testbed *places.Testbed) *Command {
 			Port:  5300, Reverse: true, MaxTime: time.Minute,
 			Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")},
 		},
-		Output: "table", Results: t.TempDir(), Rounds: 2, Slice: 300 * time.Millisecond, Streams: 1,
+		Destination: experiment.Destination{Output: "table", Results: t.TempDir()}, Rounds: 2, Slice: 300 * time.Millisecond, Streams: 1,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/place"
 )
 
@@ -47,11 +48,11 @@ func (f *Flags) Asked() bool { return f.Client.Kind != "" || f.Server.Kind != ""
 // Command is a run.
 type Command struct {
 	Flags
-	Cases           []string // Cases() by default
-	Rounds          int
-	Slice           time.Duration // DefaultSlice by default
-	Streams         int
-	Output, Results string // "table" or "json"; directory in which the run makes its own
+	Cases   []string // Cases() by default
+	Rounds  int
+	Slice   time.Duration // DefaultSlice by default
+	Streams int
+	experiment.Destination
 	// Built says what was made for this run, where something was.
 	Built string
 }

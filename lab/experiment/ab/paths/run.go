@@ -36,7 +36,7 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	if c.DryRun {
 		return errors.Join(c.dryRun(ctx, console, e), e.close())
 	}
-	err = experiment.Keep(ctx, console, Experiment(), c.Results, c.Output, func(ctx context.Context, console *experiment.Console, began time.Time) (result.Result, error) {
+	err = experiment.Keep(ctx, console, Experiment(), c.Destination, func(ctx context.Context, console *experiment.Console, began time.Time) (result.Result, error) {
 		r, err := c.measure(ctx, console, e, began)
 		return r, errors.Join(err, e.close())
 	})

@@ -57,7 +57,7 @@ func measured(ctx context.Context, t *testing.T, c *Command, rounds int) (r resu
 		t.Fatal(err)
 	}
 	var out, errors bytes.Buffer
-	err = c.Run(ctx, &experiment.Console{Out: &out, Err: &errors, Version: version}, rounds, t.TempDir(), "json")
+	err = c.Run(ctx, &experiment.Console{Out: &out, Err: &errors, Version: version}, rounds, experiment.Destination{Output: "json", Results: t.TempDir()})
 	if out.Len() > 0 {
 		if r, err := result.Read(bytes.NewReader(out.Bytes())); err == nil {
 			return r, errors.String(), nil

@@ -83,7 +83,7 @@ var instruments = []struct{ name, words string }{
 }
 
 // Run measures, writes result and report and prints the summary.
-func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds int, results, output string) error {
+func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds int, to experiment.Destination) error {
 	at := c.Server
 	if c.At != nil {
 		at = *c.At
@@ -103,7 +103,7 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds i
 	for _, p := range c.Path {
 		plan.Targets = append(plan.Targets, result.Target{Name: p.Name, Description: "to " + p.Addr.String()})
 	}
-	return plan.Run(ctx, console, results, output)
+	return plan.Run(ctx, console, to)
 }
 
 // run is a run and what state the firewall is in.

@@ -44,7 +44,7 @@ func measured(t *testing.T, c *Command, rounds int) (r result.Result, log string
 		t.Fatal(err)
 	}
 	var out, errors bytes.Buffer
-	err := c.Run(t.Context(), &experiment.Console{Out: &out, Err: &errors, Version: version}, rounds, t.TempDir(), "json")
+	err := c.Run(t.Context(), &experiment.Console{Out: &out, Err: &errors, Version: version}, rounds, experiment.Destination{Output: "json", Results: t.TempDir()})
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, errors.String(), places.Picture)
 	}
@@ -133,7 +133,7 @@ func TestCarrier(t *testing.T) {
 	c := command(testbed)
 	c.Inner, c.InnerMTU = []Inner{{Client: true, Interface: places.Management}}, []int{1300}
 	var out bytes.Buffer
-	err := c.Run(t.Context(), &experiment.Console{Out: &out, Err: &out, Version: version}, 1, t.TempDir(), "table")
+	err := c.Run(t.Context(), &experiment.Console{Out: &out, Err: &out, Version: version}, 1, experiment.Destination{Output: "table", Results: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "carries this SSH session") {
 		t.Errorf("%v\n%s", err, out.String())
 	}

@@ -113,7 +113,7 @@ func versionOf(addr netip.Addr) float64 {
 const flows = 16
 
 // Run measures, writes result and report and prints the summary.
-func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds int, results, output string) error {
+func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds int, to experiment.Destination) error {
 	r := &run{Command: c, rounds: rounds, local: map[string]netip.Addr{}}
 	plan := turns.Plan{
 		Experiment: Experiment(), Flags: &c.Flags, Rounds: rounds,
@@ -128,7 +128,7 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console, rounds i
 	for _, p := range c.Path {
 		plan.Targets = append(plan.Targets, result.Target{Name: p.Name, Description: "to " + p.Addr.String()})
 	}
-	return plan.Run(ctx, console, results, output)
+	return plan.Run(ctx, console, to)
 }
 
 // run is a run, and what it has found out.

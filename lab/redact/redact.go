@@ -1,0 +1,372 @@
+// Package redact replaces what names people, hosts and networks in results by pseudonyms, so that
+// they can be given to vendors: addresses, MAC addresses, host, user and path names, files and
+// command lines.
+//
+// Its one invariant: one original has one pseudonym in all results of a Redactor, and figures stay.
+// What says how the machine works stays as well: kernel, processor, versions, sysctls, offloads, interface
+// names. Do not use it as proof that a text names nobody: a name that stands in no place where names
+// are looked for has to be told.
+package redact
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Redactor gives pseudonyms.
+type Redactor struct {
+	pseudonyms map[string]string // by original
+	count      map[string]int    // by kind
+	// names are the originals that are looked for as words in any text, longest first.
+	names []string
+}
+
+// New is one that knows no name but those that it is told.
+func New(names ...string) *Redactor {
+	r := &Redactor{pseudonyms: map[string]string{}, count: map[string]int{}}
+	for _, name := range names {
+		r.name("name", name)
+	}
+	return r
+}
+
+// Originals are the pseudonyms that were given, with what they stand for: for who has to read
+// the answer, not for who gets the result.
+func (r *Redactor) Originals() map[string]string {
+	all := map[string]string{}
+	for original, pseudonym := range r.pseudonyms {
+		all[pseudonym] = original
+	}
+	return all
+}
+
+// of is the pseudonym of an original: its kind and a number.
+func (r *Redactor) of(kind, original string) string {
+	if p, ok := r.pseudonyms[original]; ok {
+		return p
+	}
+	r.count[kind]++
+	p := fmt.Sprintf("%s-%d", kind, r.count[kind])
+	r.pseudonyms[original] = p
+	return p
+}
+
+// leastName is the length from which a name is looked for in texts: "a" names nobody.
+const leastName = 3
+
+// name is the pseudonym of a name, which is looked for in texts from now on.
+func (r *Redactor) name(kind, original string) string {
+	if original == "" || isPseudonym.MatchString(original) {
+		return original
+	}
+	if len(original) >= leastName && !slices.Contains(r.names, original) {
+		r.names = append(r.names, original)
+		slices.SortStableFunc(r.names, func(a, b string) int { return len(b) - len(a) })
+	}
+	return r.of(kind, original)
+}
+
+// isPseudonym matches what of gives.
+var isPseudonym = regexp.MustCompile(`^(name|host|user|netns|target|node|file|ipv4|ipv6|mac|command|machine)-\d+$`)
+
+// Result returns run under pseudonyms, without its verdict, which is computed again from what is here. Names are looked for first, so that texts before them are without them too.
+func (r *Redactor) Result(run result.Result) result.Result {
+	r.find(run)
+	e := run.Environment
+	out := result.Result{ // a field that nobody has thought of is left out
+		Schema: run.Schema, Experiment: run.Experiment, Started: run.Started, Duration: run.Duration,
+		Environment: result.Environment{Kernel: e.Kernel, CPU: e.CPU, Cores: e.Cores, MemoryBytes: e.MemoryBytes, Versions: e.Versions, Sysctls: e.Sysctls},
+	}
+	if len(run.Command) > 0 {
+		out.Command = []string{r.of("command", strings.Join(run.Command, " "))}
+	}
+	out.Parameters = r.keyed(run.Parameters, run.Targets)
+	out.Environment.Offloads = map[string]map[string]bool{}
+	for role, features := range run.Environment.Offloads {
+		out.Environment.Offloads[r.text(role)] = features
+	}
+	out.Environment.MTU = map[string]int{}
+	for name, mtu := range run.Environment.MTU {
+		out.Environment.MTU[r.text(name)] = mtu
+	}
+	out.Topology = r.topology(run.Topology)
+	for _, t := range run.Targets {
+		t.Name, t.Description = r.target(t.Name), r.text(t.Description)
+		out.Targets = append(out.Targets, t)
+	}
+	out.Samples = make([]result.Sample, len(run.Samples))
+	for i, s := range run.Samples {
+		s.Target, s.Case, s.Error = r.target(s.Target), r.text(s.Case), r.text(s.Error)
+		s.Metrics, s.Series = keys(r, s.Metrics), keys(r, s.Series)
+		s.Uses = slices.Clone(s.Uses)
+		for j, u := range s.Uses {
+			s.Uses[j].Role, s.Uses[j].Drops = r.text(u.Role), r.drops(u.Drops)
+		}
+		out.Samples[i] = s
+	}
+	out.Summary = r.rows(run.Summary)
+	r.places(run, &out)
+	return out
+}
+
+// rows are the rows of a summary.
+func (r *Redactor) rows(rows []result.Row) (out []result.Row) {
+	for _, row := range rows {
+		baseline, caseName, other := strings.Cut(row.Baseline, ":")
+		row.Target, row.Case, row.Metric, row.Baseline = r.target(row.Target), r.text(row.Case), r.text(row.Metric), r.target(baseline)
+		if other {
+			row.Baseline += ":" + r.text(caseName)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// keyed are the parameters, of which some are named after a target, as program_NAME.
+func (r *Redactor) keyed(parameters result.Parameters, targets []result.Target) result.Parameters {
+	if parameters == nil {
+		return nil
+	}
+	out := result.Parameters{}
+	for _, name := range parameters.Names() {
+		p := parameters[name]
+		switch v := p.Value.(type) {
+		case result.Text:
+			p.Value = result.Text(r.text(string(v)))
+		case result.Texts:
+			p.Value = result.Texts(r.texts(v))
+		}
+		p.Explanation = r.text(p.Explanation)
+		for _, t := range targets {
+			if of, ok := strings.CutSuffix(name, "_"+t.Name); ok {
+				name = of + "_" + r.target(t.Name)
+			}
+		}
+		out[r.text(name)] = p
+	}
+	return out
+}
+
+func (r *Redactor) texts(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = r.text(s)
+	}
+	return out
+}
+
+// places are those of a run between places, and what was read there.
+func (r *Redactor) places(run result.Result, out *result.Result) {
+	for _, p := range run.Places {
+		p.Role, p.Name, p.Machine, p.Host, p.Clock = r.text(p.Role), r.text(p.Name), r.of("machine", p.Machine), r.name("host", p.Host), r.text(p.Clock)
+		out.Places = append(out.Places, p)
+	}
+	for _, p := range run.Profiles {
+		p.Target, p.Case, p.Role, p.NotRead, p.Drops = r.target(p.Target), r.text(p.Case), r.text(p.Role), r.texts(p.NotRead), r.drops(p.Drops)
+		p.Processes = slices.Clone(p.Processes)
+		for i := range p.Processes {
+			p.Processes[i].Name = r.text(p.Processes[i].Name)
+		}
+		out.Profiles = append(out.Profiles, p)
+	}
+	for _, d := range run.Devices {
+		d.Place, d.Command, d.Pattern, d.Error = r.text(d.Place), r.of("command", d.Command), "", r.text(d.Error)
+		d.Series = slices.Clone(d.Series)
+		for i := range d.Series {
+			d.Series[i].Name = r.text(d.Series[i].Name)
+		}
+		out.Devices = append(out.Devices, d)
+	}
+}
+
+func (r *Redactor) drops(drops []result.Drop) (out []result.Drop) {
+	for _, d := range drops {
+		d.Where = r.text(d.Where)
+		out = append(out, d)
+	}
+	return out
+}
+
+// keys are figures by name.
+func keys[V any](r *Redactor, figures map[string]V) map[string]V {
+	if figures == nil {
+		return nil
+	}
+	out := map[string]V{}
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		out[r.text(name)] = figures[name]
+	}
+	return out
+}
+
+func (r *Redactor) topology(t result.Topology) (out result.Topology) {
+	for _, n := range t.Nodes {
+		n.Name, n.Role, n.Addrs = r.node(n.Name), r.text(n.Role), slices.Clone(n.Addrs)
+		for i, addr := range n.Addrs {
+			n.Addrs[i] = r.text(addr)
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	for _, l := range t.Links {
+		l.A, l.B, l.Role = r.node(l.A), r.node(l.B), r.text(l.Role)
+		out.Links = append(out.Links, l)
+	}
+	return out
+}
+
+// ownNode matches the names that the lab's own networks have.
+var ownNode = regexp.MustCompile(`^(client|server|host|generator|device|sink|workload|node|gateway|target|attacker|stranger|same|other|guest|edge|switch|router|reflector)s?[0-9]*( [A-Za-z0-9])?$`)
+
+func (r *Redactor) node(name string) string {
+	if ownNode.MatchString(name) {
+		return name
+	}
+	return r.name("node", name)
+}
+
+// ownTarget matches the lab's own targets, and words that name no network.
+var ownTarget = regexp.MustCompile(`^(wire|limit|plain|kernel|ovs|selvage|underlay|overlay|old|new|cache)(-(on|off|vxlan|geneve|nvgre|csum-off))?$`)
+
+func (r *Redactor) target(name string) string {
+	if ownTarget.MatchString(name) {
+		return name
+	}
+	return r.name("target", name)
+}
+
+// place matches ssh:[USER@]HOST and ns:NAME. A host may be an address, which text replaces.
+var place = regexp.MustCompile(`\b(ssh|ns):(?:([\w.-]+)@)?([\w.-]+)`)
+
+// What is looked for in texts: what a host says of itself, USER@HOST, and files and addresses.
+var (
+	hostParameter = regexp.MustCompile(`^(client|server|watch) \w+:`)
+	atHost        = regexp.MustCompile(`\b([\w.-]+)@([A-Za-z][\w.-]*)`)
+	file          = regexp.MustCompile(`(^|[\s=,;:"'(])((?:~|\.\.?)?/[^\s,;:"')]+)`)
+	mac           = regexp.MustCompile(`\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b|\b[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\b`)
+	ipv6          = regexp.MustCompile(`[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*`)
+	ipv4          = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}`)
+)
+
+// find takes up all names of a result.
+func (r *Redactor) find(run result.Result) {
+	for _, t := range run.Targets {
+		r.target(t.Name)
+	}
+	for _, s := range run.Samples {
+		r.target(s.Target)
+	}
+	for _, n := range run.Topology.Nodes {
+		r.node(n.Name)
+	}
+	texts := slices.Clone(run.Command)
+	for _, name := range run.Parameters.Names() {
+		p := run.Parameters[name]
+		texts = append(texts, name, p.String(), p.Explanation)
+		// "client ssh:alice@db": what the host says of itself begins by its name.
+		if m := hostParameter.FindString(name); m != "" {
+			host, _, _ := strings.Cut(p.String(), ",")
+			r.name("host", host)
+		}
+	}
+	for _, p := range run.Places {
+		r.name("host", p.Host)
+		texts = append(texts, p.Name)
+	}
+	for _, d := range run.Devices {
+		texts = append(texts, d.Place)
+	}
+	for _, s := range run.Samples {
+		texts = append(texts, s.Error)
+	}
+	for _, t := range run.Targets {
+		texts = append(texts, t.Description)
+	}
+	for _, text := range texts {
+		r.findIn(text)
+	}
+}
+
+// findIn takes up names of hosts, users and namespaces in a text.
+func (r *Redactor) findIn(text string) {
+	for _, m := range place.FindAllStringSubmatch(text, -1) {
+		kind := "host"
+		if m[1] == "ns" {
+			kind = "netns"
+		}
+		if _, err := netip.ParseAddr(m[3]); err != nil {
+			r.name(kind, m[3])
+		}
+		r.name("user", m[2])
+	}
+	for _, m := range atHost.FindAllStringSubmatch(text, -1) {
+		r.name("user", m[1])
+		r.name("host", m[2])
+	}
+}
+
+// text is a text in which addresses, files and names are replaced.
+func (r *Redactor) text(s string) string {
+	s = file.ReplaceAllStringFunc(s, func(m string) string {
+		at := strings.IndexAny(m, "/~.")
+		return m[:at] + r.of("file", m[at:])
+	})
+	for _, name := range r.names {
+		s = replaceWord(s, name, r.pseudonyms[name])
+	}
+	s = mac.ReplaceAllStringFunc(s, func(m string) string {
+		return r.of("mac", strings.ToLower(m))
+	})
+	s = ipv6.ReplaceAllStringFunc(s, r.addressIn)
+	return ipv4.ReplaceAllStringFunc(s, r.addressIn)
+}
+
+// addressIn replaces the first address in a run of hexadecimal digits, colons and full stops: the
+// longest one that begins where a group does.
+func (r *Redactor) addressIn(m string) string {
+	for start := range len(m) {
+		if start > 0 && m[start-1] != ':' {
+			continue
+		}
+		for end := len(m); end > start+2; end-- {
+			addr, err := netip.ParseAddr(m[start:end])
+			if err != nil {
+				continue
+			}
+			kind := "ipv6"
+			if addr.Is4() {
+				kind = "ipv4"
+			}
+			return m[:start] + r.of(kind, addr.String()) + m[end:]
+		}
+	}
+	return m
+}
+
+// replaceWord replaces a name where it is no part of a longer one.
+func replaceWord(s, name, by string) string {
+	inWord := func(at int) bool {
+		return at >= 0 && at < len(s) && (s[at] == '_' || s[at] == '-' || '0' <= s[at] && s[at] <= '9' || 'a' <= s[at]|0x20 && s[at]|0x20 <= 'z')
+	}
+	var b strings.Builder
+	for from := 0; ; {
+		i := strings.Index(s[from:], name)
+		if i < 0 {
+			b.WriteString(s[from:])
+			return b.String()
+		}
+		at := from + i
+		b.WriteString(s[from:at])
+		if inWord(at-1) || inWord(at+len(name)) {
+			b.WriteString(name)
+		} else {
+			b.WriteString(by)
+		}
+		from = at + len(name)
+	}
+}
