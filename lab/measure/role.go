@@ -2,6 +2,7 @@ package measure
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // Role is one of an instrument's two processes, for who starts them on machines of their own
 // (lab/agent) rather than in hosts of lab/topo. What they print is read by ReadBulk, ReadRR,
-// ReadCRR and ReadUDP.
+// ReadCRR, ReadUDP and ReadSize.
 type Role struct {
 	Instrument string     `json:"instrument"` // one of Roles
 	Server     bool       `json:"server"`
@@ -22,7 +23,8 @@ type Role struct {
 	Warmup   time.Duration `json:"warmup,omitempty"`  // rr and crr, of the client
 	Reverse  bool          `json:"reverse,omitempty"` // bulk: from the server to the client
 	Streams  int           `json:"streams,omitempty"` // bulk
-	Size     int           `json:"size,omitempty"`    // bytes of a request and its response, or of a datagram
+	Size     int           `json:"size,omitempty"`    // bytes of a request and its response, of a datagram, or of the largest packet to try
+	Flows    int           `json:"flows,omitempty"`   // size: source ports
 	Rate     int64         `json:"rate,omitempty"`    // most bits a second in frames; 0 is no limit
 }
 
@@ -32,6 +34,7 @@ const (
 	RoleRR   = "rr"
 	RoleCRR  = "crr"
 	RoleUDP  = "udp"
+	RoleSize = "size" // the largest packet that arrives at the server
 )
 
 // bulkInterval is that of a transfer's series.
@@ -45,7 +48,7 @@ const payloadShare = (1280.0 - 40 - 32) / (1280 + 14)
 
 // Network is the protocol of the server's port.
 func (r Role) Network() string {
-	if r.Instrument == RoleUDP {
+	if r.Instrument == RoleUDP || r.Instrument == RoleSize {
 		return "udp"
 	}
 	return "tcp"
@@ -67,7 +70,7 @@ func (r Role) Argv() ([]string, error) {
 	if !r.Addr.IsValid() || r.Port < 1 || r.Port > 65535 {
 		return nil, fmt.Errorf("instrument %s: %s port %d is no endpoint", r.Instrument, r.Addr, r.Port)
 	}
-	argv := map[string]func() []string{RoleBulk: r.bulk, RoleRR: r.rr, RoleCRR: r.crr, RoleUDP: r.udp}[r.Instrument]
+	argv := map[string]func() []string{RoleBulk: r.bulk, RoleRR: r.rr, RoleCRR: r.crr, RoleUDP: r.udp, RoleSize: r.largest}[r.Instrument]
 	if argv == nil {
 		return nil, fmt.Errorf("there is no instrument %q", r.Instrument)
 	}
@@ -106,6 +109,13 @@ func (r Role) udp() []string {
 		datagrams = max(1, r.Rate/8/int64(size+frameBytes))
 	}
 	return append([]string{"lab-udp-sender"}, flags("duration", r.Duration, "payload", size, "rate", datagrams)...)
+}
+
+func (r Role) largest() []string {
+	if r.Server {
+		return []string{"lab-size-echo"}
+	}
+	return append([]string{"lab-size-probe"}, flags("most", r.Size, "flows", max(1, r.Flows))...)
 }
 
 // Env marks the process as an instrument, for RunInstrument.
@@ -176,6 +186,18 @@ func ReadUDP(r Role, sender, receiver json.RawMessage) (*UDP, error) {
 		return nil, fmt.Errorf("UDP sender: nothing was sent in %s", r.Duration)
 	}
 	return &UDP{Sent: sent.Packets, Received: received.Packets, Elapsed: time.Duration(sent.ElapsedNS)}, nil
+}
+
+// ReadSize is the search that a client printed.
+func ReadSize(client json.RawMessage) (*Size, error) {
+	size := &Size{}
+	if err := readReport("size probe", client, &size.Flows); err != nil {
+		return nil, err
+	}
+	if len(size.Flows) == 0 {
+		return nil, errors.New("size probe: no flow was searched")
+	}
+	return size, nil
 }
 
 func readReport(of string, data json.RawMessage, into any) error {
