@@ -144,6 +144,10 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, func(w watchRequest) (Watched, error) { return a.watch(w.Duration) })
 	case opSet:
 		return with(m, a.set)
+	case opExamine:
+		return a.examine()
+	case opRoute:
+		return with(m, route)
 	case opBye:
 		a.runner.close()
 		a.mu.Lock()
