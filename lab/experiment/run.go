@@ -25,6 +25,7 @@ func Run(ctx context.Context, console *Console, e Experiment, results, output st
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
+	measure = withPreflight(measure)
 	began := time.Now()
 	dir, err := newRunDir(results, e.Name, began)
 	if err != nil {

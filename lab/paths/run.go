@@ -156,6 +156,11 @@ func (c *Command) prepare(ctx context.Context, console *Console, e ends, r *resu
 		if err != nil {
 			return err
 		}
+		examined, err := s.Examine(ctx)
+		if err != nil {
+			return err
+		}
+		r.Preflight = append(r.Preflight, examined.Facts)
 		h := s.Hello
 		about := fmt.Sprintf("%s, Linux %s, %s, %d cores; clock %s", h.Name, h.Kernel, h.Arch, h.Cores, clock)
 		fmt.Fprintf(console.Err, "%-6s %s: %s\n", role, s, about)
