@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/selvage/selvage/internal/doctor/facts"
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // Severity says how much a finding matters.
@@ -41,13 +44,23 @@ type Finding struct {
 	Evidence string   `json:"evidence,omitempty"` // what was read, and where
 	Why      string   `json:"why,omitempty"`      // with a number and its source
 	Change   []string `json:"change,omitempty"`   // commands; none when nothing can be set
-	Measure  []string `json:"measure,omitempty"`  // commands that show the effect
+	// Fixes are those of the commands that leave no choice, with their way back.
+	Fixes   []fix.Fix `json:"fixes,omitempty"`
+	Measure []string  `json:"measure,omitempty"` // commands that show the effect
 }
 
-// Unknown is something that could not be read.
-type Unknown struct {
-	What string `json:"what"`
-	Why  string `json:"why"`
+// Title is what a finding is about.
+func (f Finding) Title() string { return f.Check + ", " + f.Subject }
+
+// Alike says whether two findings, of two hosts, are one for a reader: what they say, but for counters, and the commands.
+func (f Finding) Alike(o Finding) bool {
+	return f.Title() == o.Title() && f.Severity == o.Severity && slices.Equal(f.Change, o.Change) && (f.What == o.What || f.Check == "softnet")
+}
+
+// fix adds a change that a script can make and undo.
+func (f *Finding) fix(x fix.Fix) {
+	f.Fixes = append(f.Fixes, x)
+	f.Change = append(f.Change, x.Do.String())
 }
 
 // Report is the answer of the doctor. Findings are ordered by severity.
@@ -80,19 +93,44 @@ func (e *UnknownInterfaceError) Error() string {
 const patience = 30 * time.Second
 
 // Examine reads this host and says what it finds.
-func Examine(ctx context.Context, o Options) (Report, error) {
+func Examine(ctx context.Context, o Options) (r Report, err error) {
+	err = read(ctx, o, func(_ Sources, inv Inventory) error {
+		r = Diagnose(inv)
+		return nil
+	})
+	return r, err
+}
+
+// Examination is what was found at a host, and the facts by which it is compared with others.
+type Examination struct {
+	Report Report     `json:"report"`
+	Facts  facts.Host `json:"facts"`
+}
+
+// ExamineHost reads this host, says what it finds, and describes it.
+func ExamineHost(ctx context.Context, o Options) (e Examination, err error) {
+	err = read(ctx, o, func(s Sources, inv Inventory) (err error) {
+		e.Report = Diagnose(inv)
+		e.Facts, err = Describe(s, inv)
+		return err
+	})
+	return e, err
+}
+
+// read takes an inventory of this host and hands it over with its sources, which are closed then.
+func read(ctx context.Context, o Options, use func(Sources, Inventory) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sources, err := open(o.RuntimeDir)
 	if err != nil {
-		return Report{}, err
+		return err
 	}
 	defer sources.close()
 	inventory, err := Read(ctx, sources.Sources, o.Interface)
 	if err != nil {
-		return Report{}, err
+		return err
 	}
-	return Diagnose(inventory), nil
+	return use(sources.Sources, inventory)
 }
 
 // check looks at one concern of an inventory.
@@ -103,7 +141,7 @@ func checks() []check {
 	return []check{
 		checkRemotes, checkMTU, checkPorts, checkHeadroom, checkOffloads, checkChecksums, checkUDPPorts,
 		checkEntropy, checkHashing, checkQueues, checkInterrupts, checkRings, checkPause, checkDrops, checkSoftnet,
-		checkEdges, checkThreads, checkGovernor, checkLocality, checkPCIe, checkCapacity,
+		checkEdges, checkThreads, checkGovernor, checkLocality, checkBonds, checkPCIe, checkCapacity,
 	}
 }
 

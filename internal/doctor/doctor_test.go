@@ -230,7 +230,7 @@ func TestUnknownIsNotAFault(t *testing.T) {
 	if found := bad(r.Findings); len(found) > 0 {
 		t.Errorf("of what was not read it says %+v", found)
 	}
-	if diff := cmp.Diff([]Unknown{{"everything", "not readable here"}}, r.Unknown); diff != "" {
+	if diff := cmp.Diff([]Unknown{{What: "everything", Why: "not readable here"}}, r.Unknown); diff != "" {
 		t.Errorf("unknown (-want +got):\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ func (a *adapters) close() {
 func (a *adapters) NIC(name string) NIC {
 	var n NIC
 	if d, err := a.tool.DriverInfo(name); n.told("driver", err) {
-		n.Driver, n.Firmware, n.Bus = d.Driver, d.FwVersion, d.BusInfo
+		n.Driver, n.Version, n.Firmware, n.Bus = d.Driver, d.Version, strings.TrimSpace(d.FwVersion), d.BusInfo
 	}
 	if mbps, err := a.tool.Speed(name); n.told("speed", err) && mbps != unknownSpeed && mbps != unknownSpeed16 {
 		n.Mbps = int(mbps)
@@ -48,7 +49,7 @@ func (a *adapters) NIC(name string) NIC {
 	if features, err := a.tool.FeaturesWithState(name); n.told("offloads", err) {
 		n.Features = make(map[string]Feature, len(features))
 		for feature, s := range features {
-			n.Features[feature] = Feature{On: s.Active, Fixed: !s.Available || s.NeverChanged}
+			n.Features[feature] = Feature{On: s.Active, Fixed: !s.Available || s.NeverChanged, Requested: s.Requested && !s.Active}
 		}
 	}
 	if r, err := a.tool.Ring(name); n.told("ring sizes", err) {
@@ -75,15 +76,20 @@ func (a *adapters) addHash(name string, n *NIC) {
 	if n.Channels == nil {
 		return
 	}
-	if queues, _ := n.Channels.receive(); queues < 2 {
+	if queues, _ := n.Channels.Receive(); queues < 2 {
 		return
 	}
-	if ports, err := a.hashesPorts(name, udp4Flow); n.told("RSS hash of UDP over IPv4", err) {
-		n.HashPorts4 = &ports
+	if fields, err := a.hashed(name, udp4Flow); n.told("RSS hash of UDP over IPv4", err) {
+		n.Hash4, n.HashPorts4 = fields, hashesPorts(fields)
 	}
-	if ports, err := a.hashesPorts(name, udp6Flow); n.told("RSS hash of UDP over IPv6", err) {
-		n.HashPorts6 = &ports
+	if fields, err := a.hashed(name, udp6Flow); n.told("RSS hash of UDP over IPv6", err) {
+		n.Hash6, n.HashPorts6 = fields, hashesPorts(fields)
 	}
+}
+
+func hashesPorts(fields string) *bool {
+	ports := strings.Contains(fields, "f") && strings.Contains(fields, "n")
+	return &ports
 }
 
 // SPEED_UNKNOWN of ethtool.h, in the old and in the new request's width.
@@ -118,13 +124,15 @@ func losses(stats map[string]uint64) map[string]uint64 {
 	return found
 }
 
-// ETHTOOL_GRXFH of ethtool.h: its command, two flow types, and the bits of the
-// answer that stand for bytes 0 to 3 of the layer 4 header.
+// ETHTOOL_GRXFH of ethtool.h: its command, and two flow types.
 const (
 	getHash            = 0x29
 	udp4Flow, udp6Flow = 0x02, 0x06
-	hashesL4           = 1<<6 | 1<<7
 )
+
+// hashFields are the bits of the answer (RXH_* of ethtool.h) from the second on, by the letters of ethtool -N: f and n
+// are bytes 0 to 3 of the layer 4 header.
+const hashFields = "mvtsdfn"
 
 // rxnfc is struct ethtool_rxnfc; the kernel uses only the first three for GRXFH.
 type rxnfc struct {
@@ -133,8 +141,8 @@ type rxnfc struct {
 	_             [256]byte // the rest, with room to spare
 }
 
-// hashesPorts reports whether RSS takes the ports of packets of flow into account.
-func (a *adapters) hashesPorts(name string, flow uint32) (bool, error) {
+// hashed are the fields of packets of a flow type that RSS takes into account, by ethtool's letters.
+func (a *adapters) hashed(name string, flow uint32) (fields string, err error) {
 	question := rxnfc{command: getHash, flow: flow}
 	request := struct {
 		name [unix.IFNAMSIZ]byte
@@ -143,10 +151,15 @@ func (a *adapters) hashesPorts(name string, flow uint32) (bool, error) {
 	}{data: unsafe.Pointer(&question)}
 	copy(request.name[:unix.IFNAMSIZ-1], name)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(a.socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-		return false, errno
+		return "", errno
 	}
 	if question.data == 0 { // not even addresses, as virtio without RSS says
-		return false, errors.New("not readable here: the adapter names no field that it hashes")
+		return "", errors.New("not readable here: the adapter names no field that it hashes")
 	}
-	return question.data&hashesL4 == hashesL4, nil
+	for i, letter := range hashFields {
+		if question.data>>(i+1)&1 == 1 {
+			fields += string(letter)
+		}
+	}
+	return fields, nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/internal/host"
 )
 
@@ -42,11 +43,14 @@ type Link struct {
 	// in software, in hexadecimal.
 	IRQs []IRQ    `json:"irqs,omitempty"`
 	RPS  []string `json:"rps,omitempty"`
+	// Routing are the routing protocols of which routes leave by a bond, or by a VLAN over it.
+	Routing []string `json:"routing,omitempty"`
 }
 
 // NIC is what ethtool tells.
 type NIC struct {
 	Driver   string             `json:"driver,omitempty"`
+	Version  string             `json:"driver_version,omitempty"`
 	Firmware string             `json:"firmware,omitempty"`
 	Bus      string             `json:"bus,omitempty"`
 	Mbps     int                `json:"mbps,omitempty"` // 0 when unknown
@@ -55,61 +59,34 @@ type NIC struct {
 	Channels *Channels          `json:"channels,omitempty"`
 	Pause    *Pause             `json:"pause,omitempty"`
 	Coalesce *Coalesce          `json:"coalesce,omitempty"`
-	// HashPorts says whether RSS hashes the ports of UDP packets.
+	// HashPorts says whether RSS hashes the ports of UDP packets, and Hash what it hashes of them, by ethtool's letters.
 	HashPorts4 *bool             `json:"hash_udp4_ports,omitempty"`
 	HashPorts6 *bool             `json:"hash_udp6_ports,omitempty"`
+	Hash4      string            `json:"hash_udp4,omitempty"`
+	Hash6      string            `json:"hash_udp6,omitempty"`
 	Counters   map[string]uint64 `json:"counters,omitempty"` // of ethtool -S, those that are not 0
 	Missing    []Unknown         `json:"-"`
 }
 
-// Feature is an offload.
-type Feature struct {
-	On    bool `json:"on"`
-	Fixed bool `json:"fixed,omitempty"` // ethtool -K cannot change it
-}
-
-// Ring is the number of descriptors, and the most that the device has.
-type Ring struct {
-	Rx    int `json:"rx"`
-	RxMax int `json:"rx_max"`
-	Tx    int `json:"tx"`
-	TxMax int `json:"tx_max"`
-}
-
-// Channels is the number of queues, and the most that the device has.
-type Channels struct {
-	Combined    int `json:"combined"`
-	CombinedMax int `json:"combined_max"`
-	Rx          int `json:"rx"`
-	RxMax       int `json:"rx_max"`
-}
-
-// receive is how many queues receive.
-func (c Channels) receive() (queues, most int) { return c.Combined + c.Rx, max(c.CombinedMax, c.RxMax) }
-
-// Pause is link level flow control (IEEE 802.3 annex 31B).
-type Pause struct {
-	Autoneg bool `json:"autoneg"`
-	Rx      bool `json:"rx"`
-	Tx      bool `json:"tx"`
-}
-
-// Coalesce is how long a device waits before it interrupts.
-type Coalesce struct {
-	Adaptive bool `json:"adaptive_rx"`
-	RxMicros int  `json:"rx_us"`
-}
-
-// PCI is the slot of a device. GT/s and lanes are 0 when they are not told, as
-// by emulated devices.
-type PCI struct {
-	Address  string  `json:"address"`
-	GTs      float64 `json:"gt_per_s,omitempty"` // of one lane
-	GTsMax   float64 `json:"gt_per_s_max,omitempty"`
-	Lanes    int     `json:"lanes,omitempty"`
-	LanesMax int     `json:"lanes_max,omitempty"`
-	NUMA     *int    `json:"numa,omitempty"`
-}
+// Types of a host's facts, which an inventory has too.
+type (
+	// Feature is an offload.
+	Feature = facts.Feature
+	// Ring is the number of descriptors, and the most that the device has.
+	Ring = facts.Ring
+	// Channels is the number of queues, and the most that the device has.
+	Channels = facts.Channels
+	// Pause is link level flow control.
+	Pause = facts.Pause
+	// Coalesce is how long a device waits before it interrupts.
+	Coalesce = facts.Coalesce
+	// PCI is the slot of a device.
+	PCI = facts.PCI
+	// Node is a NUMA node.
+	Node = facts.NUMANode
+	// Unknown is something that could not be read.
+	Unknown = facts.Unknown
+)
 
 // IRQ is an interrupt of a queue.
 type IRQ struct {
@@ -117,6 +94,7 @@ type IRQ struct {
 	Name     string   `json:"name"`
 	Counts   []uint64 `json:"counts"` // by position of the online CPU
 	Affinity []int    `json:"affinity,omitempty"`
+	Allowed  string   `json:"allowed,omitempty"` // as smp_affinity_list has it
 }
 
 // Tunnel is an overlay network on this host.
@@ -181,12 +159,8 @@ type Machine struct {
 	Governors   map[string]int `json:"governors,omitempty"` // governor → CPUs
 	FreqDriver  string         `json:"cpufreq_driver,omitempty"`
 	SourcePorts *[2]int        `json:"ephemeral_ports,omitempty"`
-}
-
-// Node is a NUMA node.
-type Node struct {
-	ID   int   `json:"id"`
-	CPUs []int `json:"cpus"`
+	// Sysctls are those of a host's facts.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
 }
 
 // nodeOf returns the node of a CPU.

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // The NSX edge study configured rings of 512 to 4096 descriptors.
@@ -35,14 +37,14 @@ func checkRings(inv *Inventory) []Finding {
 				"That study set 512 to 4096.", r.Rx, float64(r.Rx)/2.5),
 			Measure: []string{"ethtool -S " + l.Name + " | grep -iE 'drop|miss|no_buf|fifo'  # before and after iperf3 -c SERVER -u -b 0 -t 10"},
 		}
-		var words []string
+		do, undo := []string{"ethtool", "-G", l.Name}, []string{"ethtool", "-G", l.Name}
 		if r.Rx < rx {
-			words = append(words, fmt.Sprintf("rx %d", rx))
+			do, undo = append(do, "rx", fmt.Sprint(rx)), append(undo, "rx", fmt.Sprint(r.Rx))
 		}
 		if r.Tx < tx {
-			words = append(words, fmt.Sprintf("tx %d", tx))
+			do, undo = append(do, "tx", fmt.Sprint(tx)), append(undo, "tx", fmt.Sprint(r.Tx))
 		}
-		f.Change = []string{fmt.Sprintf("ethtool -G %s %s", l.Name, strings.Join(words, " "))}
+		f.fix(fix.Fix{Interface: l.Name, Do: fix.Run(do...), Undo: fix.Run(undo...)})
 		found = append(found, f)
 	}
 	return found
@@ -65,17 +67,22 @@ func checkPause(inv *Inventory) []Finding {
 		if len(seen) > 0 {
 			severity, evidence = Warning, few(seen)
 		}
-		change := "ethtool -A " + l.Name + " rx off tx off"
-		if p.Autoneg {
-			change = "ethtool -A " + l.Name + " autoneg off rx off tx off"
+		set := func(autoneg, rx, tx bool) fix.Command {
+			argv := []string{"ethtool", "-A", l.Name}
+			if p.Autoneg {
+				argv = append(argv, "autoneg", onOff(autoneg))
+			}
+			return fix.Run(append(argv, "rx", onOff(rx), "tx", onOff(tx))...)
 		}
+		x := fix.Fix{Interface: l.Name, Do: set(false, false, false), Undo: set(p.Autoneg, p.Rx, p.Tx)}
 		found = append(found, Finding{
 			Check: "pause", Severity: severity, Subject: l.Name,
 			What:     fmt.Sprintf("pause frames are on (receive %s, transmit %s)", onOff(p.Rx), onOff(p.Tx)),
 			Evidence: fmt.Sprintf("ethtool -a %s; %s", l.Name, evidence),
 			Why: "One slow receiver stops the whole link, all tunnels and all remotes. The NSX edge study measured with flow control off; " +
 				"a pause of 65,535 quanta of 512 bits (IEEE 802.3 annex 31B) is 3.4 ms at 10 Gbit/s.",
-			Change:  []string{change + "  # on the switch port too"},
+			Change:  []string{x.Do.String() + "  # on the switch port too"},
+			Fixes:   []fix.Fix{x},
 			Measure: []string{"ethtool -S " + l.Name + " | grep -iE 'pause|xo(n|ff)'", iperf},
 		})
 	}
@@ -196,6 +203,7 @@ func checkSoftnet(inv *Inventory) []Finding {
 			Evidence: fmt.Sprintf("/proc/net/softnet_stat: CPUs %s, of %d packets processed since boot", few(cpus), processed),
 			Why:      "Packets that go to another core (RPS, veth, the kernel's tunnels) wait in a queue of net.core.netdev_max_backlog. The NSX edge study accepted at most 0.01 % loss.",
 			Change:   []string{"sysctl -w net.core.netdev_max_backlog=4096"},
+			Fixes:    sysctlFixes(inv, "net.core.netdev_max_backlog", "4096"),
 			Measure:  []string{measure},
 		})
 	}
@@ -207,6 +215,7 @@ func checkSoftnet(inv *Inventory) []Finding {
 			Evidence: fmt.Sprintf("/proc/net/softnet_stat: time_squeeze, of %d packets processed since boot", processed),
 			Why:      "Each time, packets waited for the next round. By default a round ends after 300 packets or 2 ms, or 8 ms with 250 ticks a second. It first costs latency, then overruns the ring.",
 			Change:   []string{"sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=8000"},
+			Fixes:    sysctlFixes(inv, "net.core.netdev_budget", "600", "net.core.netdev_budget_usecs", "8000"),
 			Measure:  []string{measure},
 		})
 	}

@@ -1,31 +1,19 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/facts"
+	"github.com/selvage/selvage/internal/doctor/sysfs"
 )
 
 // machine reads what all links share from sysfs and procfs.
 type machine struct{ sys, proc string }
-
-// errNone is why a value is unknown that this kernel or machine does not have.
-var errNone = errors.New("not readable here: this kernel or machine does not have it")
-
-// value is the content of a file without its newline.
-func value(path ...string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(path...))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", errNone
-	}
-	return strings.TrimSpace(string(data)), err
-}
 
 func (m machine) read(inv *Inventory) {
 	for _, part := range []struct {
@@ -40,6 +28,7 @@ func (m machine) read(inv *Inventory) {
 		{"CPU frequency governor", m.governors},
 		{"softnet statistics", m.softnet},
 		{"ephemeral port range", m.ports},
+		{"sysctls", m.sysctls},
 	} {
 		if err := part.read(inv); err != nil {
 			inv.unknown(part.what, "%v", err)
@@ -48,12 +37,12 @@ func (m machine) read(inv *Inventory) {
 }
 
 func (m machine) kernel(inv *Inventory) (err error) {
-	inv.Machine.Kernel, err = value(m.proc, "sys/kernel/osrelease")
+	inv.Machine.Kernel, err = sysfs.Value(m.proc, "sys/kernel/osrelease")
 	return err
 }
 
 func (m machine) memory(inv *Inventory) error {
-	text, err := value(m.proc, "meminfo")
+	text, err := sysfs.Value(m.proc, "meminfo")
 	if err != nil {
 		return err
 	}
@@ -64,15 +53,15 @@ func (m machine) memory(inv *Inventory) error {
 			return err
 		}
 	}
-	return errNone
+	return sysfs.ErrNone
 }
 
 func (m machine) cpus(inv *Inventory) error {
-	text, err := value(m.sys, "devices/system/cpu/online")
+	text, err := sysfs.Value(m.sys, "devices/system/cpu/online")
 	if err != nil {
 		return err
 	}
-	inv.Machine.CPUs, err = parseList(text)
+	inv.Machine.CPUs, err = sysfs.List(text)
 	return err
 }
 
@@ -86,25 +75,25 @@ func (m machine) nodes(inv *Inventory) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
-		text, err := value(dir, "cpulist")
+		text, err := sysfs.Value(dir, "cpulist")
 		if err != nil {
 			return err
 		}
-		cpus, err := parseList(text)
+		cpus, err := sysfs.List(text)
 		if err != nil {
 			return err
 		}
-		inv.Machine.Nodes = append(inv.Machine.Nodes, Node{id, cpus})
+		inv.Machine.Nodes = append(inv.Machine.Nodes, Node{ID: id, CPUs: cpus})
 	}
 	if len(dirs) == 0 {
-		return errNone
+		return sysfs.ErrNone
 	}
 	slices.SortFunc(inv.Machine.Nodes, func(a, b Node) int { return a.ID - b.ID })
 	return nil
 }
 
 func (m machine) threads(inv *Inventory) error {
-	text, err := value(m.sys, "devices/system/cpu/smt/active")
+	text, err := sysfs.Value(m.sys, "devices/system/cpu/smt/active")
 	if err != nil {
 		return err
 	}
@@ -119,17 +108,17 @@ func (m machine) governors(inv *Inventory) error {
 		return err
 	}
 	if len(files) == 0 {
-		return errNone
+		return sysfs.ErrNone
 	}
 	inv.Machine.Governors = map[string]int{}
 	for _, file := range files {
-		governor, err := value(file)
+		governor, err := sysfs.Value(file)
 		if err != nil {
 			return err
 		}
 		inv.Machine.Governors[governor]++
 	}
-	if driver, err := value(filepath.Dir(files[0]), "scaling_driver"); err == nil {
+	if driver, err := sysfs.Value(filepath.Dir(files[0]), "scaling_driver"); err == nil {
 		inv.Machine.FreqDriver = driver
 	}
 	return nil
@@ -138,7 +127,7 @@ func (m machine) governors(inv *Inventory) error {
 // softnet reads /proc/net/softnet_stat: columns are processed, dropped and
 // time_squeeze; the thirteenth is the CPU since Linux 5.10.
 func (m machine) softnet(inv *Inventory) error {
-	text, err := value(m.proc, "net/softnet_stat")
+	text, err := sysfs.Value(m.proc, "net/softnet_stat")
 	if err != nil {
 		return err
 	}
@@ -164,7 +153,7 @@ func (m machine) softnet(inv *Inventory) error {
 }
 
 func (m machine) ports(inv *Inventory) error {
-	text, err := value(m.proc, "sys/net/ipv4/ip_local_port_range")
+	text, err := sysfs.Value(m.proc, "sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return err
 	}
@@ -176,9 +165,24 @@ func (m machine) ports(inv *Inventory) error {
 	return nil
 }
 
+// sysctls reads those of a host's facts that there are. Numbers of several columns are separated by one blank.
+func (m machine) sysctls(inv *Inventory) error {
+	inv.Machine.Sysctls = map[string]string{}
+	for _, name := range facts.Sysctls() {
+		text, err := sysfs.Value(m.proc, "sys", strings.ReplaceAll(name, ".", "/"))
+		if err == nil {
+			inv.Machine.Sysctls[name] = strings.Join(strings.Fields(text), " ")
+		}
+	}
+	if len(inv.Machine.Sysctls) == 0 {
+		return sysfs.ErrNone
+	}
+	return nil
+}
+
 // readInterrupts reads /proc/interrupts: IRQs by number.
 func readInterrupts(proc string) (map[int]IRQ, error) {
-	text, err := value(proc, "interrupts")
+	text, err := sysfs.Value(proc, "interrupts")
 	if err != nil {
 		return nil, err
 	}
@@ -206,35 +210,6 @@ func readInterrupts(proc string) (map[int]IRQ, error) {
 	}
 	return found, nil
 }
-
-// parseList reads a list of CPUs like "0-3,8".
-func parseList(text string) ([]int, error) {
-	var list []int
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		if err != nil {
-			return nil, fmt.Errorf("list of CPUs %q: %w", text, err)
-		}
-		to, err := strconv.Atoi(last)
-		if err != nil || to < from || to-from > maxCPUs {
-			return nil, fmt.Errorf("list of CPUs %q: bad range %q", text, part)
-		}
-		for cpu := from; cpu <= to; cpu++ {
-			list = append(list, cpu)
-		}
-	}
-	return list, nil
-}
-
-// maxCPUs is more than Linux supports.
-const maxCPUs = 1 << 16
 
 // sorted are the keys of a map in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

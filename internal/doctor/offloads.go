@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // Selvage's own figures of the kernel's vxlan device (docs/guide/doctor.md has the table).
@@ -188,7 +190,7 @@ func (o offload) off(role Role, names []string, s offloading) Finding {
 		f.Why = o.does + " Off costs: " + s1Tunnel + ". On some kernels and adapters, on is slower or corrupts packets: time both."
 	}
 	for _, name := range first(names) {
-		f.Change = append(f.Change, fmt.Sprintf("ethtool -K %s %s on", name, o.set))
+		f.fix(fix.Fix{Interface: name, Do: fix.Run("ethtool", "-K", name, o.set, "on"), Undo: fix.Run("ethtool", "-K", name, o.set, "off")})
 	}
 	if place, ok := map[Role]string{Underlay: "underlay", Port: "access"}[role]; ok {
 		f.Measure = append(f.Measure, fmt.Sprintf("selvage lab ab --targets plain,kernel,selvage --cases tcp --offload %s:%s=off  # its share on this machine", place, feature))

@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // bandwidth is Gbit/s each way of a PCIe generation and width.
@@ -46,8 +45,7 @@ func checkPCIe(inv *Inventory) []Finding {
 		if l.PCI == nil || l.PCI.GTs == 0 || l.PCI.Lanes == 0 {
 			continue // emulated
 		}
-		card, _, _ := strings.Cut(l.PCI.Address, ".") // functions share the slot
-		cards[card] = append(cards[card], l)
+		cards[l.card()] = append(cards[l.card()], l)
 	}
 	var found []Finding
 	for _, card := range sorted(cards) {

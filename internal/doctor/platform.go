@@ -51,6 +51,7 @@ func checkGovernor(inv *Inventory) []Finding {
 		Why: "Packets per second scale with the clock, and a core that has to speed up first costs latency. The NSX edge study had power saving off for its 2.4 to 2.5 Mpps per core; " +
 			"measure what it costs here.",
 		Change:  []string{"cpupower frequency-set -g performance"},
+		Fixes:   governorFixes(m.Governors),
 		Measure: []string{"selvage lab ab --targets plain,kernel,selvage --cases rr", iperf},
 	}}
 }
@@ -86,22 +87,26 @@ func checkLocality(inv *Inventory) []Finding {
 			continue
 		}
 		queues, _, _ := busy(l)
-		var far []IRQ
-		for _, irq := range queues {
-			if slices.ContainsFunc(irq.Affinity, func(cpu int) bool {
-				node, ok := inv.Machine.nodeOf(cpu)
-				return ok && node != *l.PCI.NUMA
-			}) {
-				far = append(far, irq)
-			}
-		}
-		if len(far) > 0 {
+		if far := farFrom(inv, l, queues); len(far) > 0 {
 			found = append(found, inv.farInterrupts(l, far))
 		} else if len(queues) > 0 {
 			found = append(found, good("numa", l.Name, "its %d interrupts stay on its node %d", len(queues), *l.PCI.NUMA))
 		}
 	}
 	return append(found, inv.splitBonds()...)
+}
+
+// farFrom are those interrupts that may run on another node than a link's slot.
+func farFrom(inv *Inventory, l *Link, irqs []IRQ) (far []IRQ) {
+	for _, irq := range irqs {
+		if slices.ContainsFunc(irq.Affinity, func(cpu int) bool {
+			node, ok := inv.Machine.nodeOf(cpu)
+			return ok && node != *l.PCI.NUMA
+		}) {
+			far = append(far, irq)
+		}
+	}
+	return far
 }
 
 const crossing = "The NSX edge study names the crossing of NUMA nodes as one of the limits on its way to 189.6 Gbit/s: each packet's memory is then read over the link between sockets."
@@ -116,7 +121,7 @@ func (inv *Inventory) farInterrupts(l *Link, far []IRQ) Finding {
 	}
 	cpus := inv.near(l)
 	for i, irq := range far[:min(most, len(far))] {
-		f.Change = append(f.Change, fmt.Sprintf("echo %d > /proc/irq/%d/smp_affinity_list", cpus[i%len(cpus)], irq.Number))
+		f.pin(l.Name, irq, cpus[i%len(cpus)])
 	}
 	return f
 }

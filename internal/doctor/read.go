@@ -13,6 +13,7 @@ import (
 type Network interface {
 	Devices() ([]host.Device, error)
 	Paths(remote, local netip.Addr) ([]host.Path, error)
+	RoutingProtocols() (map[string][]string, error)
 }
 
 // Adapters reads an interface with ethtool.
@@ -35,6 +36,7 @@ type Edges interface {
 // Sources are where an inventory comes from.
 type Sources struct {
 	Sys, Proc string // roots of sysfs and procfs
+	Etc       string // of os-release
 	Network   Network
 	Adapters  Adapters
 	Vswitch   Vswitch
@@ -66,6 +68,7 @@ func Read(ctx context.Context, s Sources, name string) (Inventory, error) {
 	if err := inv.addPaths(s.Network); err != nil {
 		return inv, err
 	}
+	addRouting(&inv, s.Network)
 	inv.restrict()
 	inv.assignRoles()
 	machine{s.Sys, s.Proc}.read(&inv)

@@ -18,7 +18,10 @@ import (
 )
 
 // fakeNetwork is the network of the recorded server.
-type fakeNetwork struct{ inv *Inventory }
+type fakeNetwork struct {
+	inv     *Inventory
+	routing map[string][]string
+}
 
 func (n fakeNetwork) Devices() ([]host.Device, error) {
 	var devices []host.Device
@@ -42,13 +45,15 @@ func (n fakeNetwork) Paths(remote, _ netip.Addr) (paths []host.Path, err error) 
 	return paths, nil
 }
 
+func (n fakeNetwork) RoutingProtocols() (map[string][]string, error) { return n.routing, nil }
+
 // fakeAdapters are the adapters of the recorded server.
 type fakeAdapters struct{ inv *Inventory }
 
 func (a fakeAdapters) NIC(name string) NIC {
 	l, ok := a.inv.link(name)
 	if !ok || l.NIC == nil {
-		return NIC{Missing: []Unknown{{"ring sizes", "the driver does not report it"}}}
+		return NIC{Missing: []Unknown{{What: "ring sizes", Why: "the driver does not report it"}}}
 	}
 	return *l.NIC
 }
@@ -76,6 +81,8 @@ type world struct {
 	root  string
 	edges fakeEdges
 	ovs   fakeVswitch
+	// routing are the protocols of routes, by interface.
+	routing map[string][]string
 }
 
 const slot0 = "sys/devices/pci0000:3a/0000:3b:00.0"
@@ -146,7 +153,7 @@ func (w *world) remove(path string) {
 func (w *world) read(name string) (Inventory, error) {
 	return Read(w.t.Context(), Sources{
 		Sys: filepath.Join(w.root, "sys"), Proc: filepath.Join(w.root, "proc"),
-		Network: fakeNetwork{w.inv}, Adapters: fakeAdapters{w.inv}, Vswitch: w.ovs, Edges: w.edges,
+		Network: fakeNetwork{w.inv, w.routing}, Adapters: fakeAdapters{w.inv}, Vswitch: w.ovs, Edges: w.edges,
 	}, name)
 }
 
@@ -175,8 +182,8 @@ func TestReadHealthy(t *testing.T) {
 		t.Errorf("slot (-want +got):\n%s", diff)
 	}
 	want := []IRQ{
-		{Number: 60, Name: "mlx5_comp0", Counts: []uint64{200000, 0}, Affinity: []int{0}},
-		{Number: 61, Name: "mlx5_comp1", Counts: []uint64{0, 200000}, Affinity: []int{1}},
+		{Number: 60, Name: "mlx5_comp0", Counts: []uint64{200000, 0}, Affinity: []int{0}, Allowed: "0-7"},
+		{Number: 61, Name: "mlx5_comp1", Counts: []uint64{0, 200000}, Affinity: []int{1}, Allowed: "1"},
 	}
 	if diff := cmp.Diff(want, l.IRQs); diff != "" {
 		t.Errorf("interrupts (-want +got):\n%s", diff)
@@ -243,7 +250,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"CPU frequency governor", "CPUs", "NUMA nodes", "Open vSwitch", "edges", "ephemeral port range", "hyper-threading",
-		"interrupts", "kernel version", "memory", "receive packet steering of eth0", "ring sizes of eth0", "softnet statistics",
+		"interrupts", "kernel version", "memory", "receive packet steering of eth0", "ring sizes of eth0", "softnet statistics", "sysctls",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("not known (-want +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/selvage/selvage/internal/doctor/sysfs"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -48,8 +49,12 @@ func (s slot) read() *PCI {
 	}
 	p := &PCI{Address: filepath.Base(string(s))}
 	p.GTs, p.GTsMax = s.speed("current_link_speed"), s.speed("max_link_speed")
+	p.ID, p.Subsystem = s.ids("vendor", "device"), s.ids("subsystem_vendor", "subsystem_device")
+	p.VFs, p.VFsMax = sysfs.Number(string(s), "sriov_numvfs"), sysfs.Number(string(s), "sriov_totalvfs")
+	_, err := os.Stat(filepath.Join(string(s), "physfn"))
+	p.Virtual = err == nil
 	p.Lanes, p.LanesMax = s.lanes("current_link_width"), s.lanes("max_link_width")
-	if text, err := value(string(s), "numa_node"); err == nil {
+	if text, err := sysfs.Value(string(s), "numa_node"); err == nil {
 		if node, err := strconv.Atoi(text); err == nil && node >= 0 { // -1 is none
 			p.NUMA = &node
 		}
@@ -57,9 +62,19 @@ func (s slot) read() *PCI {
 	return p
 }
 
+// ids reads two numbers as lspci -n writes them: "8086:1592".
+func (s slot) ids(first, second string) string {
+	a, errA := sysfs.Value(string(s), first)
+	b, errB := sysfs.Value(string(s), second)
+	if errA != nil || errB != nil {
+		return ""
+	}
+	return strings.TrimPrefix(a, "0x") + ":" + strings.TrimPrefix(b, "0x")
+}
+
 // speed reads "8.0 GT/s PCIe"; 0 when it is not a number ("Unknown").
 func (s slot) speed(file string) float64 {
-	text, err := value(string(s), file)
+	text, err := sysfs.Value(string(s), file)
 	if err != nil {
 		return 0
 	}
@@ -74,7 +89,7 @@ func (s slot) speed(file string) float64 {
 // lanes reads a width; the kernel says 255 for one that it does not know.
 func (s slot) lanes(file string) int {
 	const unknown = 255
-	text, err := value(string(s), file)
+	text, err := sysfs.Value(string(s), file)
 	if err != nil {
 		return 0
 	}
@@ -105,9 +120,10 @@ func (s slot) interrupts(proc string, all map[int]IRQ) []IRQ {
 		if !ok {
 			continue
 		}
+		irq.Allowed, _ = sysfs.Value(proc, "irq", e.Name(), "smp_affinity_list") // empty where it is not told
 		for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
-			if text, err := value(proc, "irq", e.Name(), file); err == nil && text != "" {
-				irq.Affinity, _ = parseList(text) // none when it is not a list
+			if text, err := sysfs.Value(proc, "irq", e.Name(), file); err == nil && text != "" {
+				irq.Affinity, _ = sysfs.List(text) // none when it is not a list
 				break
 			}
 		}
@@ -129,13 +145,13 @@ func classesOf(sys string, links []Link) classes {
 	c := classes{dir: filepath.Join(sys, "class/net")}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		c.err = errNone
+		c.err = sysfs.ErrNone
 		return c
 	}
 	var shown, have []string
 	for _, e := range entries {
-		if index, err := value(c.dir, e.Name(), "ifindex"); err == nil { // else no interface: bonding_masters
-			text, _ := value(c.dir, e.Name(), "address")
+		if index, err := sysfs.Value(c.dir, e.Name(), "ifindex"); err == nil { // else no interface: bonding_masters
+			text, _ := sysfs.Value(c.dir, e.Name(), "address")
 			mac, _ := overlay.ParseMAC(text) // GRE has an IP address there, and netlink none
 			shown = append(shown, fmt.Sprintln(e.Name(), index, mac))
 		}
@@ -162,7 +178,7 @@ func (c classes) steering(name string) ([]string, error) {
 	}
 	var masks []string
 	for _, file := range files {
-		mask, err := value(file)
+		mask, err := sysfs.Value(file)
 		if err != nil {
 			return nil, err
 		}

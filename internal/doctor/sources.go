@@ -22,7 +22,7 @@ func open(runtimeDir string) (*machineSources, error) {
 	}
 	return &machineSources{
 		Sources: Sources{
-			Sys: "/sys", Proc: "/proc",
+			Sys: "/sys", Proc: "/proc", Etc: "/etc",
 			Network: survey, Adapters: tools, Vswitch: newVsctl(), Edges: sockets{runtimeDir},
 		},
 		survey: survey, tools: tools,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // oneCore is what a flow that stays on one core is worth.
@@ -50,6 +52,7 @@ func checkEntropy(inv *Inventory) []Finding {
 		}
 		if t.SourceLow == 0 && t.SourceHigh == 0 {
 			f.Change = []string{`sysctl -w net.ipv4.ip_local_port_range="32768 60999"`}
+			f.Fixes = sysctlFixes(inv, "net.ipv4.ip_local_port_range", "32768 60999")
 		} else if t.Encapsulation == "vxlan" {
 			f.Change = t.again("srcport 32768 60999")
 		}
@@ -75,7 +78,7 @@ func checkHashing(inv *Inventory) []Finding {
 		if l.NIC.Channels == nil {
 			continue
 		}
-		queues, _ := l.NIC.Channels.receive()
+		queues, _ := l.NIC.Channels.Receive()
 		if queues < 2 {
 			continue
 		}
@@ -84,9 +87,10 @@ func checkHashing(inv *Inventory) []Finding {
 			severity = Warning
 		}
 		for _, family := range []struct {
-			name  string
-			ports *bool
-		}{{"udp4", l.NIC.HashPorts4}, {"udp6", l.NIC.HashPorts6}} {
+			name   string
+			ports  *bool
+			fields string
+		}{{"udp4", l.NIC.HashPorts4, l.NIC.Hash4}, {"udp6", l.NIC.HashPorts6, l.NIC.Hash6}} {
 			switch {
 			case family.ports == nil:
 			case *family.ports:
@@ -98,12 +102,22 @@ func checkHashing(inv *Inventory) []Finding {
 					Evidence: fmt.Sprintf("ethtool -n %s rx-flow-hash %s: no L4 bytes", l.Name, family.name),
 					Why:      "The outer source port is all that tells inner flows of a tunnel apart (RFC 7348 section 5). " + oneCore + ".",
 					Change:   []string{fmt.Sprintf("ethtool -N %s rx-flow-hash %s sdfn", l.Name, family.name)},
+					Fixes:    hashFixes(l.Name, family.name, family.fields),
 					Measure:  []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", fmt.Sprintf("ethtool -S %s | grep -E 'rx.*packets'", l.Name)},
 				})
 			}
 		}
 	}
 	return found
+}
+
+// hashFixes need to know what was hashed before.
+func hashFixes(name, flow, before string) []fix.Fix {
+	if before == "" {
+		return nil
+	}
+	set := func(fields string) fix.Command { return fix.Run("ethtool", "-N", name, "rx-flow-hash", flow, fields) }
+	return []fix.Fix{{Interface: name, Do: set("sdfn"), Undo: set(before)}}
 }
 
 // near are the CPUs of the link's NUMA node, or all.
@@ -126,7 +140,7 @@ func checkQueues(inv *Inventory) []Finding {
 		if l.NIC.Channels == nil || len(cpus) < 2 {
 			continue
 		}
-		queues, limit := l.NIC.Channels.receive()
+		queues, limit := l.NIC.Channels.Receive()
 		switch want := min(limit, len(cpus)); {
 		case queues == 0:
 		case queues < want:
@@ -146,12 +160,14 @@ func fewQueues(l *Link, queues, want, cpus int) Finding {
 		What:     fmt.Sprintf("%d receive queues, %d are possible", queues, want),
 		Evidence: fmt.Sprintf("ethtool -l %s; %d CPUs are near the adapter", l.Name, cpus),
 		Why:      oneCore + ", so " + fmt.Sprintf("%d queues and %d cores bound this host.", queues, queues),
-		Change:   []string{fmt.Sprintf("ethtool -L %s combined %d", l.Name, want)},
 		Measure:  []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", "mpstat -P ALL 1  # softirq of each core meanwhile"},
 	}
-	if l.NIC.Channels.Combined == 0 {
-		f.Change = []string{fmt.Sprintf("ethtool -L %s rx %d", l.Name, want)}
+	kind, before := "combined", l.NIC.Channels.Combined
+	if before == 0 {
+		kind, before = "rx", l.NIC.Channels.Rx
 	}
+	set := func(n int) fix.Command { return fix.Run("ethtool", "-L", l.Name, kind, fmt.Sprint(n)) }
+	f.fix(fix.Fix{Interface: l.Name, Do: set(want), Undo: set(before)})
 	if queues == 1 {
 		f.Severity = Warning
 	}
@@ -164,15 +180,17 @@ func steers(masks []string) bool {
 }
 
 func noSteering(l *Link, cpus []int) Finding {
-	return Finding{
+	f := Finding{
 		Check: "queues", Severity: Note, Subject: l.Name,
 		What:     "one receive queue and no steering in software (RPS): one core receives everything",
 		Evidence: fmt.Sprintf("ethtool -l %s: at most one queue; /sys/class/net/%s/queues/rx-*/rps_cpus: %s", l.Name, l.Name, strings.Join(l.RPS, " ")),
 		Why: oneCore + ". RPS spreads flows, but then cores wake each other: a request and its answer took 60 to 70 µs across two cores, " +
 			"16 to 23 on one (Selvage's own measurement, veth). Right for throughput, wrong for latency.",
-		Change:  []string{fmt.Sprintf("echo %s > /sys/class/net/%s/queues/rx-0/rps_cpus", mask(cpus), l.Name)},
 		Measure: []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", "mpstat -P ALL 1  # softirq of each core meanwhile"},
 	}
+	file := fmt.Sprintf("/sys/class/net/%s/queues/rx-0/rps_cpus", l.Name)
+	f.fix(fix.Fix{Interface: l.Name, Do: fix.Write(mask(cpus), file), Undo: fix.Write(l.RPS[0], file)})
+	return f
 }
 
 // mask is a list of CPUs as the kernel reads it: hexadecimal words of 32 bits,
@@ -217,7 +235,7 @@ func checkInterrupts(inv *Inventory) []Finding {
 		cpus := inv.near(l)
 		for i, irq := range queues[:min(most, len(queues))] {
 			if len(cpus) > 0 {
-				f.Change = append(f.Change, fmt.Sprintf("echo %d > /proc/irq/%d/smp_affinity_list", cpus[i%len(cpus)], irq.Number))
+				f.pin(l.Name, irq, cpus[i%len(cpus)])
 			}
 		}
 		found = append(found, f)

@@ -94,7 +94,7 @@ func (l *Link) cells() []any {
 		ring = fmt.Sprintf("%d/%d", r.Rx, r.RxMax)
 	}
 	if c := l.NIC.Channels; c != nil {
-		queues, _ = c.receive()
+		queues, _ = c.Receive()
 	}
 	if l.PCI != nil {
 		slot = l.PCI.Address
@@ -111,6 +111,20 @@ func row(w io.Writer, cells ...any) {
 		}
 	}
 	fmt.Fprintln(w, strings.Join(texts, "\t"))
+}
+
+// FindingText is a finding for people, after an empty line.
+func FindingText(f Finding) string {
+	var b strings.Builder
+	findingText(&b, f)
+	return b.String()
+}
+
+// Paragraph breaks text into lines, the first after label and the others below it.
+func Paragraph(label, text string) string {
+	var b strings.Builder
+	paragraph(&b, label, text)
+	return b.String()
 }
 
 func findingText(b *strings.Builder, f Finding) {

@@ -30,6 +30,7 @@ type Device struct {
 	Addrs    []netip.Prefix `json:"addrs,omitempty"`
 	Counters Counters       `json:"counters"`
 	Tunnel   *Tunnel        `json:"tunnel,omitempty"`
+	Bond     *Bond          `json:"bond,omitempty"`
 }
 
 // Physical reports whether the device has no software kind.
@@ -112,6 +113,7 @@ func (s *Survey) Devices() ([]Device, error) {
 				d.Addrs = append(d.Addrs, netip.PrefixFrom(addr.Unmap(), ones))
 			}
 		}
+		d.Bond = bondOf(l)
 		if d.Tunnel = tunnelOf(l, names); d.Tunnel != nil && d.Kind == "vxlan" {
 			if err := s.addRemotes(d.Index, d.Tunnel); err != nil {
 				return nil, err

@@ -154,6 +154,10 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, a.set)
 	case opSwitch:
 		return with(m, a.turn)
+	case opExamine:
+		return a.examine()
+	case opRoute:
+		return with(m, route)
 	case opBye:
 		a.endCommands(errBye)
 		a.runner.close()

@@ -24,7 +24,7 @@ func Run(ctx context.Context, console *Console, e Experiment, to Destination, me
 	ctx, stop := WithHangup(ctx)
 	defer stop()
 	RestoreDead(ctx, console.Err)
-	return Keep(ctx, console, e, to, measure)
+	return Keep(ctx, console, e, to, withPreflight(measure))
 }
 
 // RunBetweenPlaces is Run of what is measured between places that exist. It needs no root here.

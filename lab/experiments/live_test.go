@@ -246,6 +246,9 @@ func measuredAb(t *testing.T, args ...string) (r result.Result, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(r.Preflight) != 1 || r.Preflight[0].Machine.Kernel != r.Environment.Kernel || len(r.Preflight[0].Sysctls) == 0 {
+		t.Errorf("preflight: %+v", r.Preflight)
+	}
 	dirs := results(t, root)
 	if len(dirs) != 1 {
 		t.Fatalf("results in %v, want one directory", dirs)

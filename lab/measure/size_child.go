@@ -175,7 +175,8 @@ func (s *SizeProbe) try(flows []*sizeFlow) error {
 			f.readErrors()
 			err = sendProbe(f.fd, probe)
 		}
-		if err != nil && !errors.Is(err, unix.EMSGSIZE) {
+		// ENOBUFS is a device's refusal, as a veth's whose other end has a smaller MTU.
+		if err != nil && !errors.Is(err, unix.EMSGSIZE) && !errors.Is(err, unix.ENOBUFS) {
 			return fmt.Errorf("probe of %d bytes: %w", f.trying, err)
 		}
 		waiting++

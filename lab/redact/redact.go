@@ -79,7 +79,7 @@ var isPseudonym = regexp.MustCompile(`^(name|host|user|netns|target|node|file|ip
 func (r *Redactor) Result(run result.Result) result.Result {
 	r.find(run)
 	e := run.Environment
-	out := result.Result{ // a field that nobody has thought of is left out
+	out := result.Result{ // a field that nobody has thought of is left out; so is the preflight, which is all about hosts
 		Schema: run.Schema, Experiment: run.Experiment, Started: run.Started, Duration: run.Duration,
 		Environment: result.Environment{Kernel: e.Kernel, CPU: e.CPU, Cores: e.Cores, MemoryBytes: e.MemoryBytes, Versions: e.Versions, Sysctls: e.Sysctls},
 	}

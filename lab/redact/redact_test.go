@@ -148,7 +148,7 @@ func TestRecorded(t *testing.T) {
 // new one to Result, or leave it out of bundles, and then add it here.
 func TestFieldsAreKnown(t *testing.T) {
 	for of, want := range map[reflect.Type]string{
-		reflect.TypeFor[result.Result]():      "Schema Experiment Started Duration Command Parameters Environment Topology Targets Samples Summary Verdict Places Profiles Devices",
+		reflect.TypeFor[result.Result]():      "Schema Experiment Started Duration Command Parameters Environment Preflight Topology Targets Samples Summary Verdict Places Profiles Devices",
 		reflect.TypeFor[result.Environment](): "Kernel CPU Cores MemoryBytes Versions Offloads MTU Sysctls",
 		reflect.TypeFor[result.Node]():        "Name Role Addrs",
 		reflect.TypeFor[result.Link]():        "A B Role MTU",

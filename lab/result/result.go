@@ -20,6 +20,7 @@ type Result struct {
 	Command     []string    `json:"command" jsonschema:"nullable"`
 	Parameters  Parameters  `json:"parameters" jsonschema:"nullable"`
 	Environment Environment `json:"environment"`
+	Preflight   Preflight   `json:"preflight,omitempty"`
 	Topology    Topology    `json:"topology"`
 	Targets     []Target    `json:"targets" jsonschema:"nullable"`
 	Samples     []Sample    `json:"samples" jsonschema:"nullable"`

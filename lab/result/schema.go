@@ -11,7 +11,7 @@ import (
 // indented, for those who read results with other tools. It comes from the types that Read
 // fills.
 func JSONSchema() ([]byte, error) {
-	r := jsonschema.Reflector{Anonymous: true} // no $id made of a Go import path
+	r := jsonschema.Reflector{Anonymous: true, Mapper: asText} // no $id made of a Go import path
 	s := r.Reflect(&Result{})
 	s.Title = "Result of an experiment of selvage lab"
 	s.Description = "Version " + Schema + ". A summary row can be computed again from the samples in the same document."

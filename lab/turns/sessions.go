@@ -100,6 +100,11 @@ func (s *Sessions) Describe(ctx context.Context, note func(format string, args .
 		if err != nil {
 			return err
 		}
+		examined, err := session.Examine(ctx)
+		if err != nil {
+			return err
+		}
+		r.Preflight = append(r.Preflight, examined.Facts)
 		h := session.Hello
 		about := fmt.Sprintf("%s: %s, Linux %s, %s, %d cores; clock %s", session, h.Name, h.Kernel, h.Arch, h.Cores, clock)
 		for _, role := range s.rolesOf(i) {

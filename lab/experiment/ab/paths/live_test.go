@@ -173,6 +173,9 @@ func TestRunJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(r.Preflight) != 2 || r.Preflight[1].Place != "ssh:b" || r.Preflight[1].Machine.Kernel == "" || len(r.Preflight[1].Interfaces) < 3 {
+		t.Errorf("preflight: %+v", r.Preflight)
+	}
 	if len(r.Samples) != 4 || len(r.Summary) != 8 || r.Samples[0].Metrics[measure.RRP50] <= 0 || len(r.Samples[0].Uses) != 2 || len(r.Places) != 2 {
 		data, _ := json.Marshal(r.Samples)
 		t.Errorf("%d samples, %d rows: %s", len(r.Samples), len(r.Summary), data)

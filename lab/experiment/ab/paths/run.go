@@ -192,6 +192,11 @@ func (c *Command) prepare(ctx context.Context, console *experiment.Console, e en
 		if err != nil {
 			return err
 		}
+		examined, err := s.Examine(ctx)
+		if err != nil {
+			return err
+		}
+		r.Preflight = append(r.Preflight, examined.Facts)
 		h := s.Hello
 		fmt.Fprintf(console.Err, "%-7s %s: %s, Linux %s, %s, %d cores; clock %s\n", roleOf(i), s, h.Name, h.Kernel, h.Arch, h.Cores, clock)
 		r.Places = append(r.Places, result.Place{
