@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 )
 
 // AttackSelvage is an edge on each host with its defaults, and what the guide advises for tenants
 // that do not trust each other: allowed addresses at the ports of guests, a firewall, BFD.
 type AttackSelvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: EdgeProgram
 }
 
 // Describe is one line for reports.
@@ -25,13 +24,6 @@ func (AttackSelvage) Routes() bool { return true }
 
 // Up starts both edges.
 func (o AttackSelvage) Up(ctx context.Context, n *Attack) (func(context.Context) error, error) {
-	if o.Binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		o.Binary = own
-	}
 	var edges []*Edge
 	stop := func(ctx context.Context) error {
 		var errs []error

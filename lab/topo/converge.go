@@ -33,7 +33,7 @@ type Converge struct {
 // ConvergeOptions are of that fabric; zero fields get their defaults.
 type ConvergeOptions struct {
 	Path       string // "selvage" (default) or "kernel"
-	Binary     string // path of selvage; default: the running program
+	Binary     string // path of selvage; default: EdgeProgram
 	Reflectors int    // default 1
 	// Liveness is the interval of BFD with the reflectors, and between edges of Selvage; three
 	// packets may go missing. Default 50 ms.

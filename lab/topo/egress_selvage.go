@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -18,7 +17,7 @@ import (
 // segment between the routers as it is. The hosts' own endpoints in the overlay are behind
 // a port each.
 type EgressSelvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: EdgeProgram
 	// Encapsulation is vxlan (default), geneve or nvgre.
 	Encapsulation overlay.Encapsulation
 	// NoChecksum turns the underlay's transmit checksum offload off: the tunnel has no
@@ -55,13 +54,6 @@ var egressRouterMACs = [2]net.HardwareAddr{{2, 0, 0, 0, 0x0f, 1}, {2, 0, 0, 0, 0
 
 // Up starts both edges.
 func (o EgressSelvage) Up(ctx context.Context, n *Egress) (func(context.Context) error, error) {
-	if o.Binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		o.Binary = own
-	}
 	var edges []*Edge
 	stop := func(ctx context.Context) error {
 		var errs []error

@@ -3,13 +3,12 @@ package topo
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 )
 
 // EVPNSelvage is an edge of Selvage, which speaks BGP itself.
 type EVPNSelvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: EdgeProgram
 	// Liveness is the interval of BFD with other edges of Selvage, "100ms"; "" goes without.
 	Liveness string
 	// More is added to the configuration, in lines of spec.
@@ -33,14 +32,8 @@ func (o EVPNSelvage) Describe() string {
 
 // Up starts an edge, or starts it again: then it takes over the data path it finds.
 func (o EVPNSelvage) Up(ctx context.Context, e *EVPNEdge) (err error) {
-	binary := o.Binary
-	if binary == "" {
-		if binary, err = os.Executable(); err != nil {
-			return fmt.Errorf("path of selvage: %w", err)
-		}
-	}
 	name := e.EdgeName()
-	if e.Edge, err = e.StartEdge(ctx, binary, name, o.Config(e)); err != nil {
+	if e.Edge, err = e.StartEdge(ctx, o.Binary, name, o.Config(e)); err != nil {
 		return err
 	}
 	if o.Started != nil {

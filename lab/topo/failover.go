@@ -117,13 +117,6 @@ func (f *Failover) stop(ctx context.Context) error {
 
 // edge adds an edge that does not run yet.
 func (f *Failover) edge(h *Host, binary, config string) (*failoverEdge, error) {
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
-	}
 	if err := h.thread.run(first); err != nil {
 		return nil, fmt.Errorf("priority of edges in %s: %w", h.Name, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // FailoverOptions are of all networks of faults; zero fields get their defaults.
 type FailoverOptions struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: EdgeProgram
 	// Liveness is the edges' interval between two probes, and Multiplier how many may go
 	// missing; default 50 ms and 3.
 	Liveness   time.Duration

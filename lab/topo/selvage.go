@@ -59,7 +59,7 @@ type Edge struct {
 func (h *Host) EdgeName() string { return "lab-" + h.lab.ID + "-" + strings.ToLower(h.Name) }
 
 // StartEdge runs an edge of that name with a configuration on the host and waits
-// until its API answers. The configuration is of the lab's version; a program that reads another
+// until its API answers. An empty binary is EdgeProgram. The configuration is of the lab's version; a program that reads another
 // gets that. env is added to its environment. The lab removes its files and
 // pins, however it ends.
 func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env ...string) (*Edge, error) {
@@ -68,6 +68,15 @@ func (h *Host) StartEdge(ctx context.Context, binary, name, config string, env .
 
 // StartEdgeIn is StartEdge with other directories.
 func (h *Host) StartEdgeIn(ctx context.Context, dirs EdgeDirs, binary, name, config string, env ...string) (*Edge, error) {
+	var err error
+	if binary == "" { // of this build, which reads what it writes
+		binary, err = EdgeProgram()
+	} else {
+		config, err = translate(ctx, binary, config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("edge %s: %w", name, err)
+	}
 	state := filepath.Join(cmp.Or(dirs.Runtime, edgeSockets), name)
 	e := &Edge{
 		Name:   name,
@@ -78,10 +87,6 @@ func (h *Host) StartEdgeIn(ctx context.Context, dirs EdgeDirs, binary, name, con
 		if err := h.lab.Owns(path); err != nil {
 			return nil, err
 		}
-	}
-	config, err := translate(ctx, binary, config)
-	if err != nil {
-		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
 	}
 	if err := os.WriteFile(e.Config, []byte(config), 0o644); err != nil {
 		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
@@ -142,7 +147,7 @@ func (e *Edge) Kill() { e.Command.Kill() }
 
 // SelvageOptions are of one half; zero fields get defaults.
 type SelvageOptions struct {
-	Binary      string // path of selvage; default: the running program
+	Binary      string // path of selvage; default: EdgeProgram
 	VNI         uint32 // default 100
 	Port        uint16 // UDP; default: the encapsulation's own
 	UDPChecksum bool   // over IPv6
@@ -195,20 +200,12 @@ func inWords(e overlay.Encapsulation) string {
 
 // Up starts an edge named EdgeName.
 func (o SelvageHalf) Up(ctx context.Context, s Site) (func(context.Context) error, error) {
-	binary := o.Binary
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
-	}
 	name := s.Host.EdgeName()
 	var env []string
 	if o.Timing {
 		env = append(env, "SELVAGE_TIMING=1")
 	}
-	e, err := s.Host.StartEdge(ctx, binary, name, o.Config(name, s), env...)
+	e, err := s.Host.StartEdge(ctx, o.Binary, name, o.Config(name, s), env...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -21,7 +20,7 @@ import (
 // TransitSelvage is an edge with one router between its uplinks and a segment between
 // routers, whose other edges are the tester's endpoints. All next hops are static.
 type TransitSelvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: EdgeProgram
 	// Encapsulation is vxlan (default), geneve or nvgre.
 	Encapsulation overlay.Encapsulation
 	// Mode is the edge's spec.transit.mode; "" leaves it to the edge.
@@ -49,16 +48,8 @@ func (o TransitSelvage) Up(ctx context.Context, t *Transit) (*Forwarding, error)
 	if err := t.addressUnderlays(); err != nil {
 		return nil, err
 	}
-	binary := o.Binary
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
-	}
 	name := t.Device.EdgeName()
-	e, err := t.Device.StartEdge(ctx, binary, name, o.Config(name, t))
+	e, err := t.Device.StartEdge(ctx, o.Binary, name, o.Config(name, t))
 	if err != nil {
 		return nil, err
 	}

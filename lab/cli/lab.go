@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiments"
@@ -19,8 +21,10 @@ import (
 	"github.com/selvage/selvage/lab/place"
 )
 
-// labCmd is the experiments in namespaces, and what is done at other places.
-type labCmd struct {
+// commands are the experiments in namespaces, and what is done at other places.
+type commands struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
+
 	experiments.Commands
 
 	Paths   paths.Command `cmd:"" help:"Measure paths that exist, between two hosts: the first against the others, by turns."`
@@ -57,7 +61,7 @@ func (c *restoreCmd) Run(ctx context.Context, s *streams, console *experiment.Co
 type agentCmd struct{ agent.Command }
 
 // Run serves a controller.
-func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, version()) }
+func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, program.Version()) }
 
 // placesConsole is where paths writes.
 func placesConsole(s *streams, console *experiment.Console) *paths.Console {
