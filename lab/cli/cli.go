@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -109,6 +110,7 @@ func helpFor(c *kong.Context, name string) string {
 func status(err error) int {
 	var (
 		parse *kong.ParseError
+		tool  *exec.ExitError
 		coder kong.ExitCoder
 	)
 	switch {
@@ -116,6 +118,8 @@ func status(err error) int {
 		return exitOK
 	case errors.As(err, &parse):
 		return exitUsage
+	case errors.As(err, &tool): // how a tool of the lab ended says nothing of how this program did
+		return exitFailure
 	case errors.As(err, &coder):
 		return coder.ExitCode()
 	}

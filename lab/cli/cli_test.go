@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -45,6 +46,29 @@ func checkStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != args[0] {
 		ts.Fatalf("exit status %s, want %s", got, args[0])
+	}
+}
+
+// exitCode is how a command of the user ended.
+type exitCode int
+
+func (e exitCode) Error() string { return "" }
+func (e exitCode) ExitCode() int { return int(e) }
+
+func TestStatus(t *testing.T) {
+	tool := exec.Command("sh", "-c", "exit 7").Run()
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("no"), 1},
+		{fmt.Errorf("ip link: %w", tool), 1},
+		{exitCode(7), 7},
+	} {
+		if got := status(c.err); got != c.want {
+			t.Errorf("%v: exit status %d, want %d", c.err, got, c.want)
+		}
 	}
 }
 
