@@ -9,6 +9,7 @@ go := scripts/go.sh
 
 golangci := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+release = CGO_ENABLED=0 $(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/program.Release=$(version)'
 bpf := $(shell find bpf lab/*/bpf -name '*.[ch]' -not -path 'bpf/include/bpf/*')
 
 .PHONY: help
@@ -16,8 +17,13 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
-build: ## build bin/selvage; needs Go only
-	CGO_ENABLED=0 $(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/cli.Version=$(version)' -o bin/selvage ./cmd/selvage
+build: ## build bin/selvage and bin/selvage-lab; needs Go only
+	$(release) -o bin/ ./cmd/selvage ./cmd/selvage-lab
+
+.PHONY: build-places
+build-places: ## build bin/selvage-lab-linux-ARCH, which the lab copies to machines of another architecture
+	GOARCH=amd64 $(release) -o bin/selvage-lab-linux-amd64 ./cmd/selvage-lab
+	GOARCH=arm64 $(release) -o bin/selvage-lab-linux-arm64 ./cmd/selvage-lab
 
 .PHONY: packages
 packages: ## install all Debian or Ubuntu packages that development needs (root)

@@ -38,9 +38,10 @@ for side in old new; do
 	scripts/go.sh -C "${tree[$side]}" build -o "$work/$side" ./cmd/selvage
 	scripts/go.sh -C "${tree[$side]}" test -c -o "$work/$side.test" ./internal/datapath
 done
+scripts/go.sh build -o "$work/selvage-lab" ./cmd/selvage-lab
 
 status=0
-"$work/new" lab ab --targets "old=$work/old,new=$work/new" --cases tcp,rr,udp,transit \
+"$work/selvage-lab" ab --targets "old=$work/old,new=$work/new" --cases tcp,rr,udp,transit \
 	--rounds "${ROUNDS:-10}" --results "${RESULTS:-results}" || status=$?
 
 # The two take turns benchmark by benchmark, and who begins is the other one next time. (Turns

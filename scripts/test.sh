@@ -43,7 +43,7 @@ work="$(mktemp -d)"
 # shellcheck disable=SC2317  # trap calls it
 cleanup() {
 	# What tests that were interrupted left behind; labs whose process lives stay.
-	[[ -z "${SELVAGE_TEST_BINARY:-}" || $EUID -ne 0 ]] || "$SELVAGE_TEST_BINARY" lab restore >/dev/null || true
+	[[ -z "${SELVAGE_TEST_BINARY:-}" || $EUID -ne 0 ]] || "$work/selvage-lab" restore >/dev/null || true
 	rm -rf "$work"
 }
 trap cleanup EXIT
@@ -55,11 +55,12 @@ go_test() {
 	scripts/go.sh test -json -vet=off "${lean[@]}" "$@" 2>&1 | "$work/summary"
 }
 
-# binary: the program that the end-to-end tests run, built once for all packages.
+# binary: the program that the end-to-end tests run, built once for all packages, and the lab
+# that removes what they leave.
 binary() {
 	SELVAGE_TEST_BINARY="$work/selvage"
 	export SELVAGE_TEST_BINARY
-	scripts/go.sh build "${lean[@]}" -o "$SELVAGE_TEST_BINARY" ./cmd/selvage
+	scripts/go.sh build "${lean[@]}" -o "$work/" ./cmd/selvage ./cmd/selvage-lab
 }
 
 # end_to_end: those of the chosen packages that are; others: the rest.

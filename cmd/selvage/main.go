@@ -1,4 +1,4 @@
-// Command selvage runs an overlay network edge and measures what it costs.
+// Command selvage runs an overlay network edge, asks it and examines hosts.
 package main
 
 import (

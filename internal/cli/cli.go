@@ -19,10 +19,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/completion"
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/lab/experiment"
-	"github.com/selvage/selvage/lab/experiments"
-	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/internal/program"
 )
 
 // Exit statuses.
@@ -67,7 +66,7 @@ type commands struct {
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Trace what the data path would do with a packet. Nothing is sent."`
 	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send test packets through the tunnels to each remote, and report which came back."`
 
-	Lab     labCmd     `cmd:"" help:"Measure the performance of overlays in a lab."`
+	Lab     labCmd     `cmd:"" passthrough:"" help:"Measure the performance of overlays in a lab, by the program selvage-lab."`
 	Doctor  doctorCmd  `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
 	Version versionCmd `cmd:"" help:"Print the version of this program."`
 
@@ -92,10 +91,14 @@ var errBroken = errors.New("broken")
 
 // Main runs the command in args (without the program's name) and returns the
 // exit status. SIGINT and SIGTERM end it in an orderly way, however often they
-// come: a cleanup is not cut short, but for that of an edge, whose data path goes on. For --help, and as an instrument that a lab
-// started, it exits the process itself.
+// come: a cleanup is not cut short, but for that of an edge, whose data path goes on. For --help it
+// exits the process itself, and for lab it becomes selvage-lab.
 func Main(args []string, stdout, stderr io.Writer) int {
-	measure.RunInstrument(args)
+	if len(args) > 0 && args[0] == labCommand { // before signals are caught, as they are the lab's
+		err := startLab(args[1:])
+		printError(stderr, err)
+		return status(err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, args, &streams{out: stdout, err: stderr, in: os.Stdin, interactive: isTerminal(os.Stdin)})
@@ -104,15 +107,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, s *streams) error {
-	console := &experiment.Console{Out: s.out, Err: s.err, Args: args, Version: version(), Password: s.onePassword()}
-	parser, err := kong.New(&commands{Lab: labCmd{Commands: experiments.NewCommands()}},
+	parser, err := kong.New(&commands{},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
-		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": versionLine()},
+		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": program.Line(program.Selvage)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(s, console),
+		kong.Bind(s),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
@@ -120,8 +122,10 @@ func run(ctx context.Context, args []string, s *streams) error {
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}
-	case args[0] == "__complete":
-		return complete(ctx, parser.Model, args[1:], s.out)
+	case args[0] == completion.Command && len(args) > 2 && args[1] == labCommand:
+		return completeLab(args[2:])
+	case args[0] == completion.Command:
+		return completion.Print(ctx, parser.Model, args[1:], newKnown(), s.out)
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
@@ -166,15 +170,12 @@ func status(err error) int {
 		problems config.Errors
 		usage    usageError
 		query    *api.QueryError
-		coder    kong.ExitCoder
 	)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query):
 		return exitUsage
-	case errors.As(err, &coder):
-		return coder.ExitCode()
 	}
 	return exitFailure
 }

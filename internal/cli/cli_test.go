@@ -15,11 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/selvage/selvage/internal/config"
-	"github.com/selvage/selvage/lab/measure"
 )
 
 func TestMain(m *testing.M) {
-	measure.RunInstrument(os.Args[1:])
 	testscript.Main(m, map[string]func(){
 		"selvage": func() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) },
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/selvage/selvage/internal/doctor"
 	"github.com/selvage/selvage/internal/observe"
 )
@@ -35,9 +37,9 @@ func (c *doctorCmd) Validate() error {
 }
 
 // Run examines the host, or other hosts, and prints what was found.
-func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
-	if len(c.Hosts) > 0 {
-		return examineHosts(ctx, c.HostFlags, c.Output, s)
+func (c *doctorCmd) Run(ctx context.Context, s *streams, line *kong.Context) error {
+	if len(c.Hosts) > 0 { // the ways to other hosts are the lab's
+		return startLab(line.Args)
 	}
 	report, err := doctor.Examine(ctx, doctor.Options{Interface: c.Interface, RuntimeDir: c.RuntimeDir})
 	var unknown *doctor.UnknownInterfaceError

@@ -8,19 +8,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/logging"
+	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/revision"
 )
-
-// Version is set by the linker in a release; else the build's own is used.
-var Version string
 
 // runtimeDir is where edges put their sockets.
 type runtimeDir struct {
@@ -74,7 +70,7 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		PinRoot:      c.PinRoot,
 		Logger:       log,
 		LostLogLines: writer.Lost,
-		Version:      version(),
+		Version:      program.Version(),
 		RemoveAtExit: c.RemoveAtExit,
 		Timing:       c.Timing,
 	})
@@ -221,43 +217,6 @@ type versionCmd struct{}
 
 // Run prints the version and what it was built from and with.
 func (*versionCmd) Run(s *streams) error {
-	_, err := fmt.Fprintln(s.out, versionLine())
+	_, err := fmt.Fprintln(s.out, program.Line(program.Selvage))
 	return err
-}
-
-// versionLine is what --version prints.
-func versionLine() string {
-	return fmt.Sprintf("selvage %s (%s%s, %s/%s)", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-func version() string {
-	if Version != "" {
-		return Version
-	}
-	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
-		return build.Main.Version
-	}
-	return "(devel)"
-}
-
-// commit is the beginning of the commit's hash and ", ", or "" when the build
-// does not know it.
-func commit() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	hash, modified := "", ""
-	for _, s := range build.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			hash = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " modified"
-		}
-	}
-	if hash == "" {
-		return ""
-	}
-	return "commit " + hash + modified + ", "
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Command is the command line of an agent: selvage lab agent, which the lab starts.
+// Command is the command line of an agent: selvage-lab agent, which the lab starts.
 type Command struct {
 	Dir     string        `required:"" help:"Private directory of the agent, which it removes."`
 	SSH     string        `name:"ssh" help:"SSH_CONNECTION of the session that it is started by."`
@@ -38,13 +38,13 @@ func (c *Command) undo() error {
 // Run runs this process as an agent, when its arguments (without the program's name) say so, and
 // exits; else it returns. A test whose binary is copied to places calls it first in TestMain.
 func Run(args []string, version string) {
-	if len(args) < 2 || args[0] != "lab" || args[1] != "agent" {
+	if len(args) < 1 || args[0] != "agent" {
 		return
 	}
 	var c Command
 	parser, err := kong.New(&c)
 	if err == nil {
-		_, err = parser.Parse(args[2:])
+		_, err = parser.Parse(args[1:])
 	}
 	if err == nil {
 		err = c.Serve(context.Background(), version)

@@ -65,7 +65,7 @@ type Edge struct {
 func EdgeName(h *topo.Host) string { return "lab-" + h.Lab().ID + "-" + strings.ToLower(h.Name) }
 
 // StartEdge runs an edge of that name with a configuration on the host and waits until its API answers. An empty
-// binary is the running program. The configuration is of the lab's version; a program that reads another gets that.
+// binary is EdgeProgram. The configuration is of the lab's version; a program that reads another gets that.
 // env is added to its environment. The lab removes its files and pins, however it ends.
 func StartEdge(ctx context.Context, h *topo.Host, binary, name, config string, env ...string) (*Edge, error) {
 	return StartEdgeIn(ctx, h, EdgeDirs{}, binary, name, config, env...)
@@ -73,12 +73,14 @@ func StartEdge(ctx context.Context, h *topo.Host, binary, name, config string, e
 
 // StartEdgeIn is StartEdge with other directories.
 func StartEdgeIn(ctx context.Context, h *topo.Host, dirs EdgeDirs, binary, name, config string, env ...string) (*Edge, error) {
-	if binary == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("path of selvage: %w", err)
-		}
-		binary = own
+	var err error
+	if binary == "" { // of this build, which reads what it writes
+		binary, err = EdgeProgram()
+	} else {
+		config, err = translate(ctx, binary, config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("edge %s: %w", name, err)
 	}
 	state := filepath.Join(cmp.Or(dirs.Runtime, edgeSockets), name)
 	e := &Edge{
@@ -91,10 +93,6 @@ func StartEdgeIn(ctx context.Context, h *topo.Host, dirs EdgeDirs, binary, name,
 		if err := h.Lab().Owns(path); err != nil {
 			return nil, err
 		}
-	}
-	config, err := translate(ctx, binary, config)
-	if err != nil {
-		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
 	}
 	if err := os.WriteFile(e.Config, []byte(config), 0o644); err != nil {
 		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)

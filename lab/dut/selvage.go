@@ -13,7 +13,7 @@ import (
 
 // SelvageOptions are of one half; zero fields get defaults.
 type SelvageOptions struct {
-	Binary      string // path of selvage; default: the running program
+	Binary      string // path of selvage; default: EdgeProgram
 	VNI         uint32 // default 100
 	Port        uint16 // UDP; default: the encapsulation's own
 	UDPChecksum bool   // over IPv6

@@ -132,14 +132,15 @@ func TestShellNeedsRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	program := filepath.Join(dir, "selvage")
-	if err := os.WriteFile(program, self, 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"selvage", "selvage-lab"} {
+		if err := os.WriteFile(filepath.Join(dir, name), self, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // it is root's alone
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "lab", "shell")
+	cmd := exec.Command(filepath.Join(dir, "selvage"), "lab", "shell")
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), testprogram.Mark+"=shell")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"text/template"
 
+	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -94,10 +95,15 @@ func (w *shellWorld) environment() []string {
 func (w *shellWorld) writeFiles(n *topo.TwoHosts) error {
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("path of selvage: %w", err)
+		return fmt.Errorf("path of this program: %w", err)
+	}
+	edge, err := dut.EdgeProgram()
+	if err != nil {
+		return err
 	}
 	bin := filepath.Join(w.lab.Dir, "bin")
-	if err := errors.Join(os.Mkdir(bin, 0o755), os.Symlink(self, filepath.Join(bin, "selvage"))); err != nil {
+	err = errors.Join(os.Mkdir(bin, 0o755), os.Symlink(edge, filepath.Join(bin, program.Selvage)), os.Symlink(self, filepath.Join(bin, program.Lab)))
+	if err != nil {
 		return err
 	}
 	commands, err := fs.ReadDir(shellFiles, "shell/bin")
@@ -152,10 +158,6 @@ func (shellEdge) Describe() string { return "Selvage edge, VXLAN" }
 
 // Up starts the edge with a configuration that is written to be read.
 func (e shellEdge) Up(ctx context.Context, s topo.Site) (func(context.Context) error, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("path of selvage: %w", err)
-	}
 	config, err := fill("shell/edge.yaml", map[string]any{
 		"Name": s.Host.Name, "Other": e.other, "Guest": e.guest, "TEP": s.Local, "Remote": s.Remote,
 		"Underlay": topo.UnderlayName, "Access": topo.AccessName, "Firewall": e.firewall,
@@ -163,7 +165,7 @@ func (e shellEdge) Up(ctx context.Context, s topo.Site) (func(context.Context) e
 	if err != nil {
 		return nil, err
 	}
-	edge, err := dut.StartEdgeIn(ctx, s.Host, e.dirs, self, s.Host.Name, config)
+	edge, err := dut.StartEdgeIn(ctx, s.Host, e.dirs, "", s.Host.Name, config)
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,8 @@ func (r *crrRun) measure() error {
 	}
 	events := make([]unix.EpollEvent, r.AtOnce)
 	for r.last < r.Warmup+r.Duration || r.done+r.failed == 0 {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_WAIT, uintptr(r.poll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(crrStall.Milliseconds()), 0, 0)
+		// Without a mask of signals it is epoll_wait, which arm64 does not have.
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.poll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(crrStall.Milliseconds()), 0, 0)
 		switch {
 		case errno == unix.EINTR:
 			continue

@@ -51,8 +51,8 @@ func programFor(machine, dir string) (*program, error) {
 	case arch == runtime.GOARCH:
 		return ownProgram()
 	}
-	return nil, fmt.Errorf("its processor is %s, and there is no %s: build it with CGO_ENABLED=0 GOARCH=%s go build -o %s ./cmd/selvage, with the -ldflags of this one",
-		machine, path, arch, path)
+	return nil, fmt.Errorf("its processor is %s, and there is no %s: make build-places makes it from the source of this one; copy it there, or name its directory with --programs",
+		machine, path)
 }
 
 // load reads a program for its hash.

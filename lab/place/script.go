@@ -30,7 +30,7 @@ func script(o Options, remote bool) string {
 	if remote {
 		lines = append(lines, copyLines(o)...)
 	} else {
-		lines = append(lines, `ln -s "$1" "$dir/selvage" || exit 1`)
+		lines = append(lines, `ln -s "$1" "$dir/selvage-lab" || exit 1`)
 	}
 	sudo := ""
 	switch {
@@ -43,7 +43,7 @@ func script(o Options, remote bool) string {
 		sudo = "$sudo "
 		lines = append(lines, `sudo="sudo -n"`, `[ "$(id -u)" -ne 0 ] || sudo=`)
 	}
-	run := fmt.Sprintf(`%s"$dir/selvage" lab agent --dir="$dir"`, sudo)
+	run := fmt.Sprintf(`%s"$dir/selvage-lab" agent --dir="$dir"`, sudo)
 	lines = append(lines,
 		fmt.Sprintf(`%s --ssh="$SSH_CONNECTION" --max-rate=%d --max-time=%s`, run, o.Limits.Rate, o.Limits.Time),
 		`status=$?`,
@@ -59,9 +59,9 @@ func copyLines(o Options) []string {
 		`limit=`,
 		`command -v timeout >/dev/null && limit="timeout ` + fmt.Sprint(int(o.Copy.Seconds())) + `"`,
 		`read -r size || exit 1`,
-		`$limit head -c "$size" >"$dir/selvage" || exit 1`,
-		`[ "$(wc -c <"$dir/selvage")" -eq "$size" ] || exit 1`,
-		`chmod 700 "$dir/selvage"`,
+		`$limit head -c "$size" >"$dir/selvage-lab" || exit 1`,
+		`[ "$(wc -c <"$dir/selvage-lab")" -eq "$size" ] || exit 1`,
+		`chmod 700 "$dir/selvage-lab"`,
 		`echo "` + saysCopied + `$size"`,
 	}
 }

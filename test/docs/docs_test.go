@@ -62,14 +62,13 @@ func documents(t *testing.T) []document {
 	return found
 }
 
-// binary builds selvage, once, into a folder that TestMain removes.
+// binary builds selvage, with selvage-lab beside it, once, into a folder that TestMain removes.
 var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(buildDir, "selvage")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, root+"/cmd/selvage").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", buildDir, root+"/cmd/selvage", root+"/cmd/selvage-lab").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build selvage: %w\n%s", err, out)
 	}
-	return path, nil
+	return filepath.Join(buildDir, "selvage"), nil
 })
 
 var buildDir string

@@ -9,7 +9,8 @@ import (
 
 const module = "github.com/selvage/selvage/"
 
-// Tools that ask an edge, and packages that are pure, link none of what an edge is made of.
+// Tools that ask an edge, and packages that are pure, link none of what an edge is made of; the program of
+// edges links nothing of the lab, nor the lab's the daemon.
 func TestImportGraph(t *testing.T) {
 	bgp, bpf, netlink := "github.com/osrg/gobgp", "github.com/cilium/ebpf", "github.com/vishvananda/netlink"
 	daemon, dataPath := module+"internal/edge", module+"internal/datapath"
@@ -35,6 +36,9 @@ func TestImportGraph(t *testing.T) {
 		"internal/transaction":       {bgp, daemon},
 		"internal/fault":             {bgp, bpf, netlink, daemon, dataPath},
 		"internal/background":        {bgp, bpf, netlink, daemon, dataPath},
+		"internal/program":           {bgp, bpf, netlink, daemon, dataPath},
+		"cmd/selvage":                {module + "lab"},
+		"cmd/selvage-lab":            {bgp, daemon, module + "internal/cli", module + "internal/bgp", module + "internal/apiserver"},
 	} {
 		for _, dep := range list(t, "-deps", module+pkg) {
 			if slices.ContainsFunc(never, func(n string) bool { return dep == n || strings.HasPrefix(dep, n+"/") }) {

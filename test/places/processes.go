@@ -67,7 +67,7 @@ func Kill(t testing.TB, h *topo.Host, matches func(command string) bool) {
 
 // IsAgent says whether a command line is an agent's.
 func IsAgent(command string) bool {
-	return strings.Contains(command, "lab agent") && !strings.Contains(command, "sh -c")
+	return strings.Contains(command, "selvage-lab agent") && !strings.Contains(command, "sh -c")
 }
 
 // IsGuard says whether a command line is that of the shell that starts an agent.

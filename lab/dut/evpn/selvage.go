@@ -11,7 +11,7 @@ import (
 
 // Selvage is an edge of Selvage, which speaks BGP itself.
 type Selvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: dut.EdgeProgram
 	// Liveness is the interval of BFD with other edges of Selvage, "100ms"; "" goes without.
 	Liveness string
 	// More is added to the configuration, in lines of spec.

@@ -18,7 +18,7 @@ import (
 // Selvage is an edge with one router between its uplinks and a segment between
 // routers, whose other edges are the tester's endpoints. All next hops are static.
 type Selvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: dut.EdgeProgram
 	// Encapsulation is vxlan (default), geneve or nvgre.
 	Encapsulation overlay.Encapsulation
 	// Mode is the edge's spec.transit.mode; "" leaves it to the edge.

@@ -49,7 +49,7 @@ type Command struct {
 	Slice         time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of a slice; 10ms, between places 1s."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
 	Pin           bool          `group:"Network" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
-	SelvageBinary string        `placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
+	SelvageBinary string        `placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; selvage of this build by default."`
 
 	Gateway string `placeholder:"KIND" help:"Build the FortiGate study's network and measure it as one that exists: an overlay segment against an untagged leg of one gateway box, kernel or selvage, at 1 Gbit/s. Slices, rounds and cases are as between places."`
 

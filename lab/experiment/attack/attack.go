@@ -42,7 +42,7 @@ type Command struct {
 	Recovery time.Duration `group:"Samples" help:"How long to wait for all to be as before; by default --ageing and 1s."`
 	Bare     bool          `group:"Samples" help:"Leave out all hardening, as proof that captures see what crosses."`
 
-	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 }
 
 // attackTargets are the data paths that can be attacked.

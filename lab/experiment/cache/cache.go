@@ -49,7 +49,7 @@ type Command struct {
 	Duration       time.Duration `group:"Trials" placeholder:"TIME" help:"Duration of a trial; 2s by default, with --quick 200ms."`
 	Drain          time.Duration `group:"Trials" default:"200ms" help:"Longest wait after a trial for frames in flight."`
 	SelvageTransit string        `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of the edges: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
-	SelvageBinary  string        `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary  string        `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 }
 
 // Validate checks what belongs together and fills in what --quick means.

@@ -40,7 +40,7 @@ type Command struct {
 	Reflectors    int           `group:"Fabric" default:"1" help:"Route reflectors; a case kills all of them."`
 	Liveness      time.Duration `group:"Fabric" default:"50ms" help:"BFD interval; the multiplier is 3."`
 	Watch         time.Duration `group:"Fabric" default:"2s" help:"Time between an event and its undoing; longer until all flows have resumed."`
-	SelvageBinary string        `group:"Fabric" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string        `group:"Fabric" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 }
 
 // Validate checks what belongs together and fills in what --quick means.

@@ -47,7 +47,7 @@ type Command struct {
 	Sample   time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of all other samples; 2s by default, with --quick 300ms."`
 	AtOnce   int           `group:"Samples" default:"64" help:"Concurrent connections where they are counted; ${default}."`
 
-	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 }
 
 // egressTargets are the data paths that can be measured.

@@ -39,7 +39,7 @@ type Command struct {
 	Liveness      time.Duration `group:"Edges" default:"50ms" help:"BFD interval of the edges."`
 	Multiplier    int           `group:"Edges" default:"3" help:"BFD detect multiplier: lost probes after which an edge counts as dead."`
 	Watch         time.Duration `group:"Edges" default:"3s" help:"Time between a kill and its undoing; longer until all flows have resumed."`
-	SelvageBinary string        `group:"Edges" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string        `group:"Edges" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 }
 
 // waysToKill are the faults of each thing that can be killed.

@@ -49,7 +49,7 @@ type Command struct {
 	Breakdown bool `group:"Samples" help:"Measure where the time of a round trip goes, by timestamps in the data path."`
 
 	UnderlayMTU   int    `group:"Network" placeholder:"BYTES" default:"1500" help:"MTU between the hosts; ${default}."`
-	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; this one by default."`
+	SelvageBinary string `group:"Network" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; selvage of this build by default."`
 
 	Places places.Command `embed:""`
 

@@ -45,7 +45,7 @@ type Command struct {
 	HoleDuration  time.Duration `group:"Samples" default:"3s" help:"Duration of a transfer that may fall into the hole."`
 	SweepDuration time.Duration `group:"Samples" default:"500ms" help:"Duration of a transfer of the sweep over sizes and flows."`
 	Hashes        int           `group:"Samples" default:"16" help:"Source ports from which the largest size is searched."`
-	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 
 	Places places.Command `embed:""`
 }

@@ -45,7 +45,7 @@ type Command struct {
 	Streams       int           `group:"Samples" default:"8" help:"TCP connections each way, over all end systems."`
 	Duration      time.Duration `group:"Samples" default:"1s" help:"Duration of a sample, in whole seconds."`
 	Patience      time.Duration `group:"Samples" default:"0s" help:"How long to wait before a sample for the machine to become quiet; by default not at all."`
-	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; this one by default."`
+	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
 }
 
 // Ways of the streams.

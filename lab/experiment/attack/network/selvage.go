@@ -14,7 +14,7 @@ import (
 // Selvage is an edge on each host with its defaults, and what the guide advises for tenants
 // that do not trust each other: allowed addresses at the ports of guests, a firewall, BFD.
 type Selvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: dut.EdgeProgram
 }
 
 // Describe is one line for reports.

@@ -41,7 +41,7 @@ type Fabric struct {
 // Options are of that fabric; zero fields get their defaults.
 type Options struct {
 	Path       string // "selvage" (default) or "kernel"
-	Binary     string // path of selvage; default: the running program
+	Binary     string // path of selvage; default: EdgeProgram
 	Reflectors int    // default 1
 	// Liveness is the interval of BFD with the reflectors, and between edges of Selvage; three
 	// packets may go missing. Default 50 ms.

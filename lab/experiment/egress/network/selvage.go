@@ -19,7 +19,7 @@ import (
 // segment between the routers as it is. The hosts' own endpoints in the overlay are behind
 // a port each.
 type Selvage struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: dut.EdgeProgram
 	// Encapsulation is vxlan (default), geneve or nvgre.
 	Encapsulation overlay.Encapsulation
 	// NoChecksum turns the underlay's transmit checksum offload off: the tunnel has no

@@ -14,7 +14,7 @@ import (
 
 // Options are of all networks of faults; zero fields get their defaults.
 type Options struct {
-	Binary string // path of selvage; default: the running program
+	Binary string // path of selvage; default: dut.EdgeProgram
 	// Liveness is the edges' interval between two probes, and Multiplier how many may go
 	// missing; default 50 ms and 3.
 	Liveness   time.Duration

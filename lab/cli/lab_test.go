@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/test/places"
 )
 
-// selvage runs a command line and returns what it printed.
-func selvage(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+// lab runs a command line and returns what it printed.
+func lab(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	var out, log bytes.Buffer
-	err = run(ctx, args, &streams{out: &out, err: &log})
+	err = run(ctx, program.LabCommand, args, &streams{out: &out, err: &log})
 	return out.String(), log.String(), err
 }
 
@@ -23,21 +24,21 @@ func TestLabAtPlaces(t *testing.T) {
 	testbed := places.New(t)
 	ssh := "--ssh=" + strings.Join(testbed.SSH, " ")
 	measure := []string{
-		"lab", "ab", ssh, "--results=" + t.TempDir(), "--client=ssh:a", "--server=ssh:b", "--path=underlay=" + testbed.B.Underlay.String(), "--path=overlay=" + testbed.B.Overlay.String(),
+		"ab", ssh, "--results=" + t.TempDir(), "--client=ssh:a", "--server=ssh:b", "--path=underlay=" + testbed.B.Underlay.String(), "--path=overlay=" + testbed.B.Overlay.String(),
 		"--cases=rr", "--slice=300ms", "--set=both:" + places.Data + ":tx-checksum-ip-generic=off",
 	}
-	out, log, err := selvage(t.Context(), append(measure, "--rounds=1")...)
+	out, log, err := lab(t.Context(), append(measure, "--rounds=1")...)
 	if err != nil || !strings.Contains(out, "Request/response p50") {
 		t.Fatalf("%v\n%s%s\n%s", err, log, out, places.Picture)
 	}
-	restore := []string{"lab", "restore", ssh, "--hosts=ssh:a,ssh:b"}
-	if out, log, err := selvage(t.Context(), restore...); err != nil || strings.Count(out, "nothing was left behind") != 2 {
+	restore := []string{"restore", ssh, "--hosts=ssh:a,ssh:b"}
+	if out, log, err := lab(t.Context(), restore...); err != nil || strings.Count(out, "nothing was left behind") != 2 {
 		t.Errorf("%v\n%s%s", err, log, out)
 	}
 
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := selvage(t.Context(), append(measure, "--rounds=1000")...)
+		_, _, err := lab(t.Context(), append(measure, "--rounds=1000")...)
 		ended <- err
 	}()
 	isOn := func() bool {
@@ -60,7 +61,7 @@ func TestLabAtPlaces(t *testing.T) {
 	if isOn() {
 		t.Error("what a killed agent changed is not there any more")
 	}
-	out, log, err = selvage(t.Context(), restore...)
+	out, log, err = lab(t.Context(), restore...)
 	if err != nil || !strings.Contains(out, "ssh:a: undid and removed /tmp/selvage-lab-") || !strings.Contains(out, "ssh:b: nothing was left behind") {
 		t.Errorf("%v\n%s%s", err, log, out)
 	}

@@ -10,20 +10,26 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/preflight"
 )
 
-// labCmd is the experiments in namespaces, and what is done at other places.
-type labCmd struct {
+// commands are the experiments in namespaces, and what is done at other places.
+type commands struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
+
 	experiments.Commands
 
 	Restore restoreCmd `cmd:"" help:"Remove what killed labs left behind, here or at other places."`
 	Agent   agentCmd   `cmd:"" hidden:"" help:"Serve a lab at this place: what selvage lab starts over SSH."`
+	Doctor  doctorCmd  `cmd:"" hidden:"" help:"Examine hosts at places: what selvage doctor --hosts starts."`
 }
 
 type restoreCmd struct {
@@ -52,10 +58,17 @@ func (c *restoreCmd) Run(ctx context.Context, s *streams, console *experiment.Co
 	return errors.Join(errs...)
 }
 
+type doctorCmd struct{ preflight.Command }
+
+// Run examines the hosts.
+func (c *doctorCmd) Run(ctx context.Context, s *streams, console *experiment.Console) error {
+	return c.Command.Run(ctx, &preflight.Console{Out: s.out, Err: s.err, Version: console.Version, Password: console.Password})
+}
+
 type agentCmd struct{ agent.Command }
 
 // Run serves a controller.
-func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, version()) }
+func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, program.Version()) }
 
 // onePassword asks for a password once, and then knows it.
 func (s *streams) onePassword() func(prompt string) (string, error) {

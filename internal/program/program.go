@@ -1,0 +1,110 @@
+// Package program says which build a program is of, and finds the other program of that build:
+// selvage finds selvage-lab, and that the one that runs edges.
+//
+// Its one invariant: a program that Find returns says of itself that it is of this one's build.
+// Do not use it to start anything.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// The programs.
+const (
+	Selvage = "selvage"
+	Lab     = "selvage-lab"
+)
+
+// LabCommand is what selvage-lab is called (its first argument) when it was typed as a command of
+// selvage, so that its help and its errors say what to type.
+const LabCommand = "selvage lab"
+
+// Release is set by the linker in a release; else the build's own version is used.
+var Release string
+
+// Version is this program's.
+func Version() string {
+	if Release != "" {
+		return Release
+	}
+	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
+		return build.Main.Version
+	}
+	return "(devel)"
+}
+
+// Line is what a program of this build and of that name prints for --version: its version, and
+// what it was built from and with.
+func Line(name string) string {
+	return fmt.Sprintf("%s %s (%s%s, %s/%s)", name, Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// commit is the beginning of the commit's hash and ", ", or "" when the build does not know it.
+func commit() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	hash, modified := "", ""
+	for _, s := range build.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			hash = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " modified"
+		}
+	}
+	if hash == "" {
+		return ""
+	}
+	return "commit " + hash + modified + ", "
+}
+
+// Path is the program of a name beside this one, or else in $PATH.
+func Path(name string) (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("path of this program: %w", err)
+	}
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(own), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		path, err = exec.LookPath(name)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("there is no program %s beside %s or in $PATH: make build makes both; copy both", name, own)
+	}
+	return path, err
+}
+
+// versionTime is how long a program may take to say which build it is of.
+const versionTime = 10 * time.Second
+
+// Find is Path, of this program's build.
+func Find(ctx context.Context, name string) (string, error) {
+	path, err := Path(name)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	ask := exec.CommandContext(ctx, path, "--version")
+	ask.WaitDelay = time.Second
+	said, err := ask.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	if said, want := string(bytes.TrimSpace(said)), Line(name); said != want {
+		return "", fmt.Errorf("%s is of another build than this program: it is %q and should be %q; make build makes both: copy both, or remove the old one", path, said, want)
+	}
+	return path, nil
+}
