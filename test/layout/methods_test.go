@@ -28,7 +28,6 @@ var manyMethods = map[string]int{
 	"internal/config.checker":           100,
 	"internal/config.policyChecker":     122,
 	"internal/doctor.Inventory":         32,
-	"internal/evpn/speaker.Speaker":     33,
 	"internal/host.Host":                35,
 	"lab/chart.View":                    38,
 	"lab/experiment/ab.round":           35,
