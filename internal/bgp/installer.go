@@ -168,7 +168,7 @@ func (i *installer) putRoutes(list []rib.LearnedRoute, when time.Time) (evpn.Cha
 	}
 	left := rib.LeftOut(err).Routes
 	i.state.converged(max(0, len(list)-len(later)-len(left)), when, i.now())
-	return i.state.change(func(t *evpn.Table) evpn.Changes { return evpn.RoomOf(t).RoutesPut(list, left) }), err
+	return i.state.change(func(t *evpn.Table) evpn.Changes { return t.RoutesPut(list, left) }), err
 }
 
 // wait notes that something waits.

@@ -338,7 +338,7 @@ func (p *Process) Thaw(segment string, mac overlay.MAC) error {
 func (p *Process) Applied(took time.Duration, left []rib.Place) {
 	p.inbox.postLast("applied", func() {
 		p.rateLimit.least = took
-		p.tell(p.state.change(func(t *evpn.Table) evpn.Changes { return evpn.RoomOf(t).RoutesLeftOut(left) }))
+		p.tell(p.state.change(func(t *evpn.Table) evpn.Changes { return t.RoutesLeftOut(left) }))
 		p.installer.flush()
 		p.speak()
 	})

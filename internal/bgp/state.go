@@ -182,7 +182,7 @@ func (v *State) hostsLeftOut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.survey.changed = true
-	evpn.RoomOf(v.table).HostsPut(macs, arpEntries, left)
+	v.table.HostsPut(macs, arpEntries, left)
 }
 
 // overflowed counts a session that was ended as too many updates waited.

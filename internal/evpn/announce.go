@@ -8,24 +8,30 @@ import (
 	"github.com/selvage/selvage/internal/rib"
 )
 
-// advertise announces r, unless it is announced like this.
-func (t *Table) advertise(r Route) {
-	if advertised, ok := t.own[r.Key]; ok && advertised.equal(&r) {
-		return
-	}
-	t.own[r.Key] = r
-	t.out.Announce = append(t.out.Announce, r)
+// adjRIBOut is what this edge announces (the Adj-RIBs-Out of RFC 4271 section 3.2).
+type adjRIBOut struct {
+	out *Changes
+	own map[Key]Route
 }
 
-func (t *Table) unsay(k Key) {
-	if _, ok := t.own[k]; ok {
-		delete(t.own, k)
-		t.out.Withdraw = append(t.out.Withdraw, k)
+// advertise announces r, unless it is announced like this.
+func (o *adjRIBOut) advertise(r Route) {
+	if advertised, ok := o.own[r.Key]; ok && advertised.equal(&r) {
+		return
+	}
+	o.own[r.Key] = r
+	o.out.Announce = append(o.out.Announce, r)
+}
+
+func (o *adjRIBOut) unsay(k Key) {
+	if _, ok := o.own[k]; ok {
+		delete(o.own, k)
+		o.out.Withdraw = append(o.out.Withdraw, k)
 	}
 }
 
 // announceHost tells of st what there is at ports here, and withdraws what there was.
-func (t *Table) announceHost(st *macEntry) {
+func (o *adjRIBOut) announceHost(st *macEntry) {
 	st.announce = false
 	var want []netip.Addr
 	if l := st.local; l != nil {
@@ -41,11 +47,11 @@ func (t *Table) announceHost(st *macEntry) {
 	}
 	for _, addr := range st.advertisedAddrs {
 		if !slices.Contains(want, addr) {
-			t.unsay(st.key(addr))
+			o.unsay(st.key(addr))
 		}
 	}
 	for _, addr := range want {
-		t.advertise(st.route(addr))
+		o.advertise(st.route(addr))
 	}
 	st.advertisedAddrs = want
 	if !st.dirty {
@@ -89,21 +95,21 @@ func (i *instance) announced(k Key) Route {
 
 // announceSegment tells that s is here, and of its gateway. Gateways have no sequence
 // number: they are in many places at once.
-func (t *Table) announceSegment(s *segment) {
-	t.advertise(s.announced(Key{Type: Multicast, RD: s.rd, Addr: s.nextHop}))
+func (o *adjRIBOut) announceSegment(s *segment) {
+	o.advertise(s.announced(Key{Type: Multicast, RD: s.rd, Addr: s.nextHop}))
 	if s.gateway == nil {
 		return
 	}
 	for _, a := range s.gateway.Addresses {
 		r := s.announced(Key{Type: MACIP, RD: s.rd, MAC: s.gateway.MAC, Addr: a.Addr()})
 		r.DefaultGateway = true
-		t.advertise(r)
+		o.advertise(r)
 	}
 }
 
 // announcePrefix tells others of the L3 segment, and the neighbours at uplinks, what they
 // are to know of d.
-func (t *Table) announcePrefix(d *destination) {
+func (o *adjRIBOut) announcePrefix(d *destination) {
 	r, best := d.router, d.best
 	if d.leftOut { // packets would not come through
 		best = nil
@@ -112,7 +118,7 @@ func (t *Table) announcePrefix(d *destination) {
 		route := r.announced(Key{Type: Prefix, RD: r.rd, Prefix: d.prefix})
 		route.RouterMAC = r.l3.MAC
 		byUplink := len(best) > 0 && best[0].Type == Unicast
-		t.advertiseLearned(d, route, d.sources&r.announce != 0, byUplink && r.announce.has(overlay.SourceUplink))
+		o.advertiseLearned(d, route, d.sources&r.announce != 0, byUplink && r.announce.has(overlay.SourceUplink))
 	}
 	for _, u := range r.uplinks {
 		route := Route{
@@ -120,7 +126,7 @@ func (t *Table) announcePrefix(d *destination) {
 			NextHop: u.own[family(d.prefix.Addr())],
 		}
 		known := route.NextHop.IsValid()
-		t.advertiseLearned(d, route, known && d.sources&u.announce != 0, known && u.passes(best))
+		o.advertiseLearned(d, route, known && d.sources&u.announce != 0, known && u.passes(best))
 	}
 }
 
@@ -139,14 +145,14 @@ func (u uplink) passes(best []*path) bool {
 
 // advertiseLearned announces what is ours, or what was learned, with the path that it took: so
 // that it does not come back to those it came from.
-func (t *Table) advertiseLearned(d *destination, r Route, ours, learned bool) {
+func (o *adjRIBOut) advertiseLearned(d *destination, r Route, ours, learned bool) {
 	switch {
 	case ours:
-		t.advertise(r)
+		o.advertise(r)
 	case learned:
 		r.ASPath, r.Communities = d.best[0].ASPath, d.best[0].Communities
-		t.advertise(r)
+		o.advertise(r)
 	default:
-		t.unsay(r.Key)
+		o.unsay(r.Key)
 	}
 }

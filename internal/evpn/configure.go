@@ -10,38 +10,38 @@ import (
 // Configure changes the edge. It tells what is different by that; of segments and routers
 // that are no more nothing: who takes them away takes theirs too.
 func (t *Table) Configure(e overlay.Edge, now time.Time) Changes {
-	t.now = now
+	t.clock.now = now
 	t.configure(e)
 	return t.recompute()
 }
 
 // configure decides all anew, and keeps of what was told only that which is different.
 func (t *Table) configure(e overlay.Edge) {
-	before, own, pending := t.instances, t.own, t.out
-	clear(t.leftOut)
-	t.instances, t.own, t.out = newInstances(e), map[Key]Route{}, Changes{}
-	for name, r := range t.routers {
+	before, own, pending := t.in, t.adjOut.own, t.out
+	clear(t.room.leftOut)
+	t.in, t.adjOut.own, t.out = *newInstances(e), map[Key]Route{}, Changes{}
+	for name, r := range t.in.routers {
 		t.inheritRouter(r, before.routers[name])
 	}
-	for name, s := range t.segments {
+	for name, s := range t.in.segments {
 		t.inheritSegment(s, before.segments[name])
 		t.inheritStatic(s)
-		t.announceSegment(s)
+		t.adjOut.announceSegment(s)
 		t.dirty.remotes = append(t.dirty.remotes, &s.remotes)
 	}
-	for _, r := range t.routers {
+	for _, r := range t.in.routers {
 		t.dirty.remotes = append(t.dirty.remotes, &r.remotes)
 	}
-	for _, n := range t.neighbours {
-		n.external = t.external(n.addr)
-		n.recount(t.edge.BGP)
+	for _, n := range t.adjIn.neighbours {
+		n.external = t.in.external(n.addr)
+		n.recount(t.in.edge.BGP)
 		for _, p := range n.paths {
-			t.classify(p)
-			t.link(p, 1)
+			t.in.classify(p)
+			t.adjIn.link(p, 1)
 		}
 	}
 	t.out = t.recompute()
-	t.onlyNew(before, own)
+	t.onlyNew(&before, own)
 	t.out = merge(pending, t.out)
 }
 
@@ -53,7 +53,7 @@ func (t *Table) onlyNew(before *instances, own map[Key]Route) {
 	})
 	t.out.Withdraw = nil
 	for k := range own {
-		if _, ok := t.own[k]; !ok {
+		if _, ok := t.adjOut.own[k]; !ok {
 			t.out.Withdraw = append(t.out.Withdraw, k)
 		}
 	}
@@ -82,10 +82,10 @@ func (t *Table) inheritRouter(r, old *router) {
 	}
 	r.remotes.advertised, r.advertised = old.remotes.advertised, old.advertised
 	for prefix, d := range old.destinations {
-		now := t.destination(r, prefix)
+		now := t.dirty.destination(r, prefix)
 		now.advertised, now.sources, now.leftOut = d.advertised, d.sources, d.leftOut
 		if d.leftOut {
-			t.leftOut[now] = true
+			t.room.leftOut[now] = true
 		}
 	}
 }
@@ -97,23 +97,23 @@ func (t *Table) inheritSegment(s, old *segment) {
 	}
 	s.remotes.advertised = old.remotes.advertised
 	for mac, st := range old.macEntries {
-		now := t.macEntry(s, mac)
+		now := t.dirty.macEntry(s, mac)
 		now.advertised, now.leftOut = st.advertised, st.leftOut
 		if now.mobility = st.mobility; now.mobility != nil {
 			s.moving[mac] = now
 		}
 		if st.local != nil {
-			t.markAnnounce(now)
+			t.dirty.markAnnounce(now)
 			now.local = &local{mac: st.local.mac, sequence: st.local.sequence}
 		}
 	}
 	for addr, r := range old.arpEntries {
-		now := t.arpEntry(s, addr)
+		now := t.dirty.arpEntry(s, addr)
 		now.installed, now.twice, now.leftOut = r.installed, r.twice, r.leftOut
 		if r.owner != nil {
 			o := s.macEntries[r.owner.mac]
 			now.owner, o.local.addrs = o, append(o.local.addrs, addr)
-			t.countHost(s, addr, 1)
+			t.dirty.countHost(s, addr, 1)
 		}
 	}
 }
@@ -124,12 +124,12 @@ func (t *Table) inheritStatic(s *segment) {
 		if m.Port == "" {
 			continue
 		}
-		st := t.macEntry(s, mac)
+		st := t.dirty.macEntry(s, mac)
 		if st.local == nil {
 			st.local = &local{}
 		}
 		st.local.static = true
-		t.markAnnounce(st)
+		t.dirty.markAnnounce(st)
 	}
 	for _, st := range s.macEntries {
 		if st.local != nil && st.local.gone() {

@@ -50,19 +50,6 @@ type destination struct {
 	leftOut bool // the data path has no room for it
 }
 
-func (t *Table) destination(r *router, prefix netip.Prefix) *destination {
-	d := r.destinations[prefix]
-	if d == nil {
-		d = &destination{router: r, prefix: prefix}
-		r.destinations[prefix] = d
-	}
-	if !d.dirty {
-		d.dirty = true
-		t.dirty.destinations = append(t.dirty.destinations, d)
-	}
-	return d
-}
-
 // local reports whether the router has the prefix itself, which is better than anything learned.
 func (d *destination) local() bool { return d.sources != 0 || d.hosts > 0 }
 
@@ -76,9 +63,9 @@ func (t *Table) updateDestination(d *destination) {
 		d.advertised = hops
 		t.out.Routes = append(t.out.Routes, d.learned())
 	}
-	t.announcePrefix(d)
+	t.adjOut.announcePrefix(d)
 	if len(d.paths) == 0 && !d.local() {
-		delete(t.leftOut, d)
+		delete(t.room.leftOut, d)
 		delete(d.router.destinations, d.prefix)
 	}
 }

@@ -301,6 +301,13 @@ func (in *instances) remote(nextHop netip.Addr) netip.Addr {
 	return nextHop
 }
 
+// external reports whether a neighbour is of another AS.
+func (in *instances) external(addr netip.Addr) bool {
+	return slices.ContainsFunc(in.edge.BGP.Neighbours, func(n overlay.BGPNeighbour) bool {
+		return n.Addr == addr && n.AS != in.edge.BGP.AS
+	})
+}
+
 // remotes are those of a segment, by how many routes are of each.
 type remotes struct {
 	count      map[netip.Addr]int

@@ -12,7 +12,7 @@ import (
 
 // IsFor reports whether Configure with e would change nothing: what the table does not look at may differ.
 func (t *Table) IsFor(e overlay.Edge) bool {
-	return reflect.DeepEqual(relevant(t.edge), relevant(e))
+	return reflect.DeepEqual(relevant(t.in.edge), relevant(e))
 }
 
 func relevant(e overlay.Edge) overlay.Edge {
@@ -25,10 +25,10 @@ func relevant(e overlay.Edge) overlay.Edge {
 // 11 would have them go to those alone that announced type 3; an edge that has hosts does.
 func (t *Table) Learned() rib.Remotes {
 	f := rib.Remotes{Segments: map[string][]netip.Addr{}, Routers: map[string][]netip.Addr{}}
-	for name, s := range t.segments {
+	for name, s := range t.in.segments {
 		f.Segments[name] = slices.Clone(s.remotes.advertised)
 	}
-	for name, r := range t.routers {
+	for name, r := range t.in.routers {
 		f.Routers[name] = slices.Clone(r.remotes.advertised)
 	}
 	return f
@@ -51,7 +51,7 @@ func (r *router) learnedRoutes() (routes []overlay.Route) {
 func (t *Table) All() Changes {
 	all := t.AllHosts()
 	all.Remotes = true
-	for name, r := range t.routers {
+	for name, r := range t.in.routers {
 		for _, route := range r.learnedRoutes() {
 			all.Routes = append(all.Routes, rib.LearnedRoute{Router: name, Route: route})
 		}
@@ -61,7 +61,7 @@ func (t *Table) All() Changes {
 
 // AllHosts is what of that is of hosts.
 func (t *Table) AllHosts() (all Changes) {
-	for _, s := range t.segments {
+	for _, s := range t.in.segments {
 		for _, st := range s.macEntries {
 			if st.advertised.remote.IsValid() {
 				all.MACs = append(all.MACs, rib.BGPMAC{

@@ -2,7 +2,6 @@ package evpn
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -41,37 +40,6 @@ type local struct {
 // gone reports whether nothing of the host is left.
 func (l *local) gone() bool { return !l.mac && !l.static && len(l.addrs) == 0 }
 
-func (t *Table) macEntry(s *segment, mac overlay.MAC) *macEntry {
-	st := s.macEntries[mac]
-	if st == nil {
-		st = &macEntry{segment: s, mac: mac}
-		s.macEntries[mac] = st
-	}
-	t.markMAC(st)
-	return st
-}
-
-func (t *Table) markMAC(st *macEntry) {
-	if !st.dirty {
-		st.dirty = true
-		t.dirty.macEntries = append(t.dirty.macEntries, st)
-	}
-}
-
-func (t *Table) markAnnounce(st *macEntry) {
-	if !st.announce {
-		st.announce = true
-		t.dirty.announcers = append(t.dirty.announcers, st)
-	}
-}
-
-// markPath has whoever p concerns decided anew.
-func (t *Table) markPath(p *path) {
-	if p.router != nil && p.inRouter == fits {
-		t.destination(p.router, p.prefix())
-	}
-}
-
 // compareHosts orders paths that say where a host is, the best first (RFC 7432 section 15):
 // sticky ones, then the highest sequence number, then the lowest endpoint.
 func compareHosts(a, b *path) int {
@@ -91,29 +59,16 @@ func best(paths []*path, order func(a, b *path) int) *path {
 	return slices.MinFunc(paths, order)
 }
 
-// beats reports whether the host that p tells of is the one that l was.
-func (t *Table) beats(p *path, s *segment, l *local) bool {
-	switch {
-	case l.static:
-		return false
-	case p.Sticky:
-		return true
-	case p.Sequence != l.sequence:
-		return p.Sequence > l.sequence
-	}
-	return p.remote.Less(t.remote(s.nextHop))
-}
-
-func (t *Table) updateMAC(st *macEntry) {
+func (hs *hosts) updateMAC(st *macEntry) {
 	st.dirty = false
 	before := st.best
 	st.best = best(st.candidates(), compareHosts)
-	if st.best != nil && st.local != nil && t.beats(st.best, st.segment, st.local) {
-		t.moveAway(st)
+	if st.best != nil && st.local != nil && hs.beats(st.best, st.segment, st.local) {
+		hs.moveAway(st)
 	}
-	t.installMAC(st)
+	hs.installMAC(st)
 	if before != st.best {
-		t.markHostRoutes(st)
+		hs.dirty.markHostRoutes(st)
 	}
 	st.forget()
 }
@@ -146,14 +101,7 @@ func (st *macEntry) candidates() []*path {
 	return list
 }
 
-// markHostRoutes has the routes to the host decided anew: they follow the station.
-func (t *Table) markHostRoutes(st *macEntry) {
-	for _, p := range st.paths {
-		t.markPath(p)
-	}
-}
-
-func (t *Table) installMAC(st *macEntry) {
+func (hs *hosts) installMAC(st *macEntry) {
 	want := rib.BGPMAC{Segment: st.segment.name, MAC: st.mac}
 	if _, static := st.segment.static[st.mac]; st.best != nil && st.local == nil && !static {
 		want.Remote, want.Sticky = st.best.remote, st.best.Sticky
@@ -162,49 +110,7 @@ func (t *Table) installMAC(st *macEntry) {
 		return
 	}
 	st.advertised.remote, st.advertised.sticky = want.Remote, want.Sticky
-	t.out.MACs = append(t.out.MACs, want)
-}
-
-// appear takes a host that came to a port.
-func (t *Table) appear(s *segment, h Host) {
-	static, is := s.static[h.MAC]
-	if s.gateway != nil && h.MAC == s.gateway.MAC || h.MAC.Multicast() || is && static.Port == "" {
-		return
-	}
-	st := t.macEntry(s, h.MAC)
-	if st.frozen() {
-		st.mobility.hold(h)
-		return
-	}
-	if st.local == nil {
-		if st.best != nil && st.best.Sticky {
-			t.event(Event{What: "sticky address elsewhere", Segment: s.name, MAC: h.MAC, Remote: st.best.remote,
-				Detail: "a host with it is at a port here, but it is advertised as one that does not move"})
-			return
-		}
-		t.moveHere(st)
-	}
-	if h.Addr.IsValid() {
-		t.claim(st, h)
-	} else if !st.local.mac {
-		st.local.mac = true
-		t.markAnnounce(st)
-	}
-}
-
-// moveHere makes st a host at a port, with a sequence number higher than that of those who
-// had it (RFC 7432 section 15).
-func (t *Table) moveHere(st *macEntry) {
-	st.local = &local{}
-	t.markAnnounce(st)
-	t.markHostRoutes(st)
-	if st.best == nil {
-		return
-	}
-	st.local.sequence = after(st.best.Sequence)
-	t.event(Event{What: "moved here", Segment: st.segment.name, MAC: st.mac, Remote: st.best.remote,
-		Detail: fmt.Sprintf("from %s, now with sequence number %d", st.best.remote, st.local.sequence)})
-	t.countMove(st)
+	hs.out.MACs = append(hs.out.MACs, want)
 }
 
 func after(sequence uint32) uint32 {
@@ -212,45 +118,4 @@ func after(sequence uint32) uint32 {
 		return sequence
 	}
 	return sequence + 1
-}
-
-func (t *Table) moveAway(st *macEntry) {
-	t.event(Event{What: "moved away", Segment: st.segment.name, MAC: st.mac, Remote: st.best.remote,
-		Detail: fmt.Sprintf("to %s, which has sequence number %d and this edge %d", st.best.remote, st.best.Sequence, st.local.sequence)})
-	t.out.Forget = append(t.out.Forget, Host{Segment: st.segment.name, MAC: st.mac})
-	for _, addr := range slices.Clone(st.local.addrs) {
-		t.release(st.segment.arpEntries[addr])
-	}
-	t.dropLocal(st)
-	t.countMove(st)
-}
-
-func (t *Table) dropLocal(st *macEntry) {
-	st.local = nil
-	t.markAnnounce(st)
-	t.markHostRoutes(st)
-}
-
-// vanish takes a host that is at no port any more, or an address that it has not.
-func (t *Table) vanish(s *segment, h Host) {
-	st := s.macEntries[h.MAC]
-	if st == nil {
-		return
-	}
-	if st.mobility != nil {
-		st.mobility.release(h.Addr)
-	}
-	if st.local == nil {
-		return
-	}
-	t.markMAC(st)
-	if !h.Addr.IsValid() {
-		st.local.mac = false
-		t.markAnnounce(st)
-	} else if r := s.arpEntries[h.Addr]; r != nil && r.owner == st {
-		t.release(r)
-	}
-	if st.local.gone() {
-		t.dropLocal(st)
-	}
 }

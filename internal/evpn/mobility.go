@@ -40,15 +40,15 @@ func (m *mobility) recent(now time.Time, within time.Duration) {
 
 // countMove notes that a host came here or went, and freezes the address where it is now
 // when that was too often (RFC 7432 section 15.1).
-func (t *Table) countMove(st *macEntry) {
-	limit := t.edge.BGP.Duplicates
+func (hs *hosts) countMove(st *macEntry) {
+	limit := hs.in.edge.BGP.Duplicates
 	if st.mobility == nil {
 		st.mobility = &mobility{}
 		st.segment.moving[st.mac] = st
 	}
 	m := st.mobility
-	m.recent(t.now, limit.Within)
-	m.moves = append(m.moves, t.now)
+	m.recent(hs.clock.now, limit.Within)
+	m.moves = append(m.moves, hs.clock.now)
 	if most := max(remembered, limit.Moves); len(m.moves) > most {
 		m.moves = slices.Delete(m.moves, 0, len(m.moves)-most)
 	}
@@ -58,44 +58,44 @@ func (t *Table) countMove(st *macEntry) {
 	m.frozen, m.until = true, time.Time{}
 	how := "until selvage bgp thaw " + st.segment.name + " " + st.mac.String()
 	if limit.Freeze > 0 {
-		m.until, how = t.now.Add(limit.Freeze), "for "+limit.Freeze.String()
+		m.until, how = hs.clock.now.Add(limit.Freeze), "for "+limit.Freeze.String()
 	}
-	t.event(Event{What: "frozen", Segment: st.segment.name, MAC: st.mac,
+	hs.out.event(Event{What: "frozen", Segment: st.segment.name, MAC: st.mac,
 		Detail: fmt.Sprintf("%d moves within %s: two hosts have it, or one is seen in two places; it stays where it is %s",
 			len(m.moves), limit.Within, how)})
 }
 
 // thawInTime ends what is over by now.
-func (t *Table) thawInTime(st *macEntry) {
+func (hs *hosts) thawInTime(st *macEntry) {
 	m := st.mobility
-	m.recent(t.now, t.edge.BGP.Duplicates.Within)
+	m.recent(hs.clock.now, hs.in.edge.BGP.Duplicates.Within)
 	switch {
-	case m.frozen && !m.until.IsZero() && !t.now.Before(m.until):
-		t.thaw(st)
+	case m.frozen && !m.until.IsZero() && !hs.clock.now.Before(m.until):
+		hs.thaw(st)
 	case !m.frozen && len(m.moves) == 0:
 		delete(st.segment.moving, st.mac)
 		st.mobility = nil
-		t.markMAC(st)
+		hs.dirty.markMAC(st)
 	}
 }
 
 // thaw lets st move again: who was kept away before comes now.
-func (t *Table) thaw(st *macEntry) {
+func (hs *hosts) thaw(st *macEntry) {
 	held := st.mobility.held
 	st.mobility = nil
 	delete(st.segment.moving, st.mac)
-	t.event(Event{What: "thawed", Segment: st.segment.name, MAC: st.mac})
+	hs.out.event(Event{What: "thawed", Segment: st.segment.name, MAC: st.mac})
 	st.best = best(st.paths, compareHosts)
-	t.markMAC(st)
-	t.markHostRoutes(st)
+	hs.dirty.markMAC(st)
+	hs.dirty.markHostRoutes(st)
 	for _, h := range held {
-		t.appear(st.segment, h)
+		hs.appear(st.segment, h)
 	}
 }
 
 // Moves are the MAC addresses that came here or went lately, and those that are frozen.
 func (t *Table) Moves() (list []Move) {
-	for _, s := range t.segments {
+	for _, s := range t.in.segments {
 		for _, st := range s.moving {
 			m := Move{Segment: s.name, MAC: st.mac, Moves: len(st.mobility.moves), Frozen: st.mobility.frozen, Until: st.mobility.until}
 			if m.Moves > 0 {

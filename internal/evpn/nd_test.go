@@ -16,7 +16,7 @@ func TestRouterFlagIsAdvertised(t *testing.T) {
 	e.Segments[0].Neighbours = append(e.Segments[0].Neighbours, overlay.Neighbour{Addr: netip.MustParseAddr("2001:db8::2"), MAC: mac(1)})
 	w := newWorld(t, e)
 	says := func(address string) rib.NDFlags {
-		return w.table.own[Key{Type: MACIP, RD: w.table.segments["blue"].rd, MAC: mac(1), Addr: netip.MustParseAddr(address)}].ND
+		return w.table.adjOut.own[Key{Type: MACIP, RD: w.table.in.segments["blue"].rd, MAC: mac(1), Addr: netip.MustParseAddr(address)}].ND
 	}
 	told := func(address string, nd rib.NDFlags) Host {
 		h := with(at("blue", mac(1)), address)

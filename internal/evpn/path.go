@@ -228,54 +228,6 @@ func (p *path) hop() overlay.NextHop {
 // tunnelled reports whether p's router needs the remote in its L3 segment.
 func (p *path) tunnelled() bool { return p.Type != Unicast && !p.overlayIndex() }
 
-// link enters p where it counts, n = 1, or takes it out again, n = -1.
-func (t *Table) link(p *path, n int) {
-	if s := p.segment; s != nil && p.inSegment == fits {
-		t.countRemote(&s.remotes, p.remote, n)
-		if p.Type == MACIP {
-			t.linkHost(s, p, n)
-		}
-	} else if s != nil && p.inSegment == otherGateway {
-		t.countGateway(s, p, n)
-	}
-	if r := p.router; r != nil && p.inRouter == fits {
-		if p.tunnelled() {
-			t.countRemote(&r.remotes, p.remote, n)
-		}
-		d := t.destination(r, p.prefix())
-		d.paths = enter(d.paths, p, n)
-	}
-}
-
-func (t *Table) linkHost(s *segment, p *path, n int) {
-	st := t.macEntry(s, p.MAC)
-	st.paths = enter(st.paths, p, n)
-	if p.Addr.IsValid() {
-		r := t.arpEntry(s, p.Addr)
-		r.paths = enter(r.paths, p, n)
-	}
-}
-
-func (t *Table) countRemote(r *remotes, remote netip.Addr, n int) {
-	if r.add(remote, n) && !r.dirty {
-		r.dirty = true
-		t.dirty.remotes = append(t.dirty.remotes, r)
-	}
-}
-
-// countGateway tells of another edge's gateway that is not like ours the first time.
-func (t *Table) countGateway(s *segment, p *path, n int) {
-	d := differing{p.remote, p.Addr, p.MAC}
-	s.differing[d] += n
-	switch {
-	case s.differing[d] == 0:
-		delete(s.differing, d)
-	case s.differing[d] == 1 && n > 0:
-		t.event(Event{What: "gateway differs", Segment: s.name, MAC: p.MAC, Addr: p.Addr, Remote: p.remote,
-			Detail: p.gatewayDetail()})
-	}
-}
-
 // enter appends p to the list, n = 1, or takes it out.
 func enter(list []*path, p *path, n int) []*path {
 	if n > 0 {

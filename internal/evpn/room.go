@@ -8,32 +8,34 @@ import (
 	"github.com/selvage/selvage/internal/rib"
 )
 
-// Room says to a table what the data path has no room for.
-type Room struct{ t *Table }
-
-// RoomOf is that of the data path which follows t.
-func RoomOf(t *Table) Room { return Room{t} }
+// room is what the data path has no room for.
+type room struct {
+	in      *instances
+	dirty   *dirty
+	leftOut map[*destination]bool
+	full    bool // it had none for something
+}
 
 // HostsPut takes note of entries that were written to the data path, all but those that were left
 // out.
-func (r Room) HostsPut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
-	r.t.full = r.t.full || left.Len() > 0
-	if !r.t.full {
+func (t *Table) HostsPut(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, left rib.NoRoom) {
+	t.room.full = t.room.full || left.Len() > 0
+	if !t.room.full {
 		return // as ever: nothing is noted of any
 	}
-	r.leaveHosts(macs, arpEntries, false)
-	r.leaveHosts(left.MACs, left.ARPEntries, true)
+	t.room.leaveHosts(macs, arpEntries, false)
+	t.room.leaveHosts(left.MACs, left.ARPEntries, true)
 }
 
 // leaveHosts notes whether the data path has no room for entries.
-func (r Room) leaveHosts(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, is bool) {
+func (room *room) leaveHosts(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, is bool) {
 	for _, m := range macs {
-		if s := r.t.segments[m.Segment]; s != nil && s.macEntries[m.MAC] != nil {
+		if s := room.in.segments[m.Segment]; s != nil && s.macEntries[m.MAC] != nil {
 			s.macEntries[m.MAC].leftOut = is
 		}
 	}
 	for _, a := range arpEntries {
-		if s := r.t.segments[a.Segment]; s != nil && s.arpEntries[a.Addr] != nil {
+		if s := room.in.segments[a.Segment]; s != nil && s.arpEntries[a.Addr] != nil {
 			s.arpEntries[a.Addr].leftOut = is
 		}
 	}
@@ -41,54 +43,54 @@ func (r Room) leaveHosts(macs []rib.BGPMAC, arpEntries []rib.ARPEntry, is bool) 
 
 // RoutesPut takes note of routes that were written to the data path, all but those that were left
 // out. Neighbours are told of what is in force alone.
-func (r Room) RoutesPut(list []rib.LearnedRoute, left []rib.Place) Changes {
-	if len(r.t.leftOut)+len(left) == 0 {
+func (t *Table) RoutesPut(list []rib.LearnedRoute, left []rib.Place) Changes {
+	if len(t.room.leftOut)+len(left) == 0 {
 		return Changes{}
 	}
-	refused := r.refuse(left)
+	refused := t.room.refuse(left)
 	for _, route := range list {
 		if at := (rib.Place{Router: route.Router, Prefix: route.Prefix}); !refused[at] {
-			r.leaveOut(at, false)
+			t.room.leaveOut(at, false)
 		}
 	}
-	return r.t.recompute()
+	return t.recompute()
 }
 
 // RoutesLeftOut takes over which routes new tables of the data path have no room for.
-func (r Room) RoutesLeftOut(left []rib.Place) Changes {
-	if len(r.t.leftOut)+len(left) == 0 {
+func (t *Table) RoutesLeftOut(left []rib.Place) Changes {
+	if len(t.room.leftOut)+len(left) == 0 {
 		return Changes{}
 	}
-	refused := r.refuse(left)
-	for d := range r.t.leftOut {
+	refused := t.room.refuse(left)
+	for d := range t.room.leftOut {
 		if at := (rib.Place{Router: d.router.name, Prefix: d.prefix}); !refused[at] {
-			r.leaveOut(at, false)
+			t.room.leaveOut(at, false)
 		}
 	}
-	return r.t.recompute()
+	return t.recompute()
 }
 
 // refuse notes routes without room.
-func (r Room) refuse(left []rib.Place) map[rib.Place]bool {
+func (room *room) refuse(left []rib.Place) map[rib.Place]bool {
 	refused := make(map[rib.Place]bool, len(left))
 	for _, at := range left {
 		refused[at] = true
-		r.leaveOut(at, true)
+		room.leaveOut(at, true)
 	}
 	return refused
 }
 
 // leaveOut notes whether the data path has no room for a route, and has it decided anew.
-func (r Room) leaveOut(at rib.Place, is bool) {
-	router := r.t.routers[at.Router]
+func (room *room) leaveOut(at rib.Place, is bool) {
+	router := room.in.routers[at.Router]
 	if router == nil || router.destinations[at.Prefix] == nil || router.destinations[at.Prefix].leftOut == is {
 		return
 	}
-	d := r.t.destination(router, at.Prefix)
+	d := room.dirty.destination(router, at.Prefix)
 	if d.leftOut = is; is {
-		r.t.full, r.t.leftOut[d] = true, true
+		room.full, room.leftOut[d] = true, true
 	} else {
-		delete(r.t.leftOut, d)
+		delete(room.leftOut, d)
 	}
 }
 
@@ -133,25 +135,6 @@ func (n *neighbour) isAtLimit(b *overlay.BGP, p *path) bool {
 	return most > 0 && n.admitted[familyOf(&p.Key)] >= most && !slices.ContainsFunc(b.Neighbours, func(c overlay.BGPNeighbour) bool {
 		return c.Addr == n.addr && c.MaxPrefixes > 0
 	})
-}
-
-// relieve has routes be used for which there is room again.
-func (r Room) relieve() {
-	for n := range r.t.relieved {
-		for f := range n.excess {
-			for p := range n.excess[f] {
-				if n.isAtLimit(r.t.edge.BGP, p) {
-					break
-				}
-				n.count(p, -1)
-				p.excess = false
-				n.count(p, 1)
-				r.t.classify(p)
-				r.t.link(p, 1)
-			}
-		}
-	}
-	clear(r.t.relieved)
 }
 
 // recount decides anew which routes of n are used, when limits may be others. Those that are used

@@ -15,10 +15,10 @@ func TestRoutesWithoutRoomAreNotAnnounced(t *testing.T) {
 	w.receive(rr1, network("10.9.0.0/16", remote2))
 	at := rib.Place{Router: "red", Prefix: prefix("10.9.0.0/16")}
 	toWAN := Key{Type: Unicast, Prefix: at.Prefix, Uplink: "wan"}
-	if _, told := w.table.own[toWAN]; !told {
+	if _, told := w.table.adjOut.own[toWAN]; !told {
 		t.Fatalf("the uplink is not told of %s", at.Prefix)
 	}
-	w.take(RoomOf(w.table).RoutesPut([]rib.LearnedRoute{{Router: "red", Route: overlay.Route{Prefix: at.Prefix}}}, []rib.Place{at}))
+	w.take(w.table.RoutesPut([]rib.LearnedRoute{{Router: "red", Route: overlay.Route{Prefix: at.Prefix}}}, []rib.Place{at}))
 	if len(w.last.Withdraw) != 1 || w.last.Withdraw[0] != toWAN || len(w.last.Routes) > 0 {
 		t.Errorf("changes are %+v, want it withdrawn", w.last)
 	}
@@ -31,14 +31,14 @@ func TestRoutesWithoutRoomAreNotAnnounced(t *testing.T) {
 	if len(w.last.Announce) > 0 || w.table.Counts().NoRoom != 1 {
 		t.Errorf("a reload announces %+v, counts are %+v", w.last.Announce, w.table.Counts())
 	}
-	w.take(RoomOf(w.table).RoutesLeftOut(nil))
-	if len(w.last.Announce) != 1 || w.table.Counts().Used != 1 || len(w.table.leftOut) > 0 {
+	w.take(w.table.RoutesLeftOut(nil))
+	if len(w.last.Announce) != 1 || w.table.Counts().Used != 1 || len(w.table.room.leftOut) > 0 {
 		t.Errorf("with room changes are %+v, counts %+v", w.last, w.table.Counts())
 	}
-	w.take(RoomOf(w.table).RoutesLeftOut([]rib.Place{at, {Router: "red", Prefix: prefix("10.1.0.0/16")}, {Router: "none", Prefix: at.Prefix}}))
+	w.take(w.table.RoutesLeftOut([]rib.Place{at, {Router: "red", Prefix: prefix("10.1.0.0/16")}, {Router: "none", Prefix: at.Prefix}}))
 	w.withdraw(rr1, network("10.9.0.0/16", remote2))
-	if len(w.table.leftOut) > 0 {
-		t.Errorf("of a route that went %d are kept", len(w.table.leftOut))
+	if len(w.table.room.leftOut) > 0 {
+		t.Errorf("of a route that went %d are kept", len(w.table.room.leftOut))
 	}
 }
 
@@ -90,7 +90,7 @@ func TestMostPrefixes(t *testing.T) {
 	check(3, 4)
 	w.session(Session{Neighbour: rr1, Ended: true})
 	check(2, 0)
-	if len(w.table.relieved) > 0 {
+	if len(w.table.adjIn.relieved) > 0 {
 		t.Error("a neighbour that is gone is kept")
 	}
 }

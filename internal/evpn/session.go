@@ -14,58 +14,58 @@ const Linger = 10 * time.Second
 // stays as stale until it said all anew (and Linger), another one knows better, or
 // Restart.Stale is over.
 func (t *Table) Session(s Session) Changes {
-	t.now = s.At
-	n := t.neighbour(s.Neighbour)
+	t.clock.now = s.At
+	n := t.adjIn.neighbour(s.Neighbour)
 	switch {
 	case s.Ended:
-		t.removeAll(n)
-		delete(t.neighbours, n.addr)
+		t.adjIn.removeAll(n)
+		delete(t.adjIn.neighbours, n.addr)
 	case !s.Up:
-		t.lose(n)
+		t.adjIn.lose(n)
 	default:
 		n.up = true
 		if s.Complete {
-			t.linger(n)
+			t.adjIn.linger(n)
 		}
 	}
 	return t.recompute()
 }
 
-func (t *Table) removeAll(n *neighbour) {
+func (a *adjRIBIn) removeAll(n *neighbour) {
 	for _, p := range n.paths {
-		t.remove(p)
+		a.remove(p)
 	}
 }
 
 // lose makes what n said stale, but for what another neighbour says.
-func (t *Table) lose(n *neighbour) {
+func (a *adjRIBIn) lose(n *neighbour) {
 	n.up = false
-	keep := t.edge.BGP.Restart.Stale
+	keep := a.in.edge.BGP.Restart.Stale
 	if keep == 0 {
-		t.removeAll(n)
+		a.removeAll(n)
 		return
 	}
 	for _, p := range n.paths {
-		if p.stale == 0 && t.advertisedByOthers(p) {
-			t.remove(p)
+		if p.stale == 0 && a.advertisedByOthers(p) {
+			a.remove(p)
 			continue
 		}
 		if p.stale == 0 {
-			p.stale = t.nowNS()
+			p.stale = a.clock.nowNS()
 			n.stale++
-			t.markPath(p)
+			a.dirty.markPath(p)
 		}
 		p.ends = p.stale + int64(keep) // also of one that was about to go: nobody can say it now
 	}
 	n.nextEnd()
 	if n.stale > 0 {
-		t.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf(
+		a.out.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf(
 			"the session is lost; %d routes that no other neighbour has stay in use for %s at most", n.stale, keep)})
 	}
 }
 
-func (t *Table) advertisedByOthers(p *path) bool {
-	for _, n := range t.neighbours {
+func (a *adjRIBIn) advertisedByOthers(p *path) bool {
+	for _, n := range a.neighbours {
 		if n == p.from || !n.up {
 			continue
 		}
@@ -77,10 +77,10 @@ func (t *Table) advertisedByOthers(p *path) bool {
 }
 
 // linger has the stale routes of n, which said all that it has, go soon.
-func (t *Table) linger(n *neighbour) {
+func (a *adjRIBIn) linger(n *neighbour) {
 	for _, p := range n.paths {
 		if p.stale != 0 {
-			p.ends = min(p.ends, t.nowNS()+int64(Linger))
+			p.ends = min(p.ends, a.clock.nowNS()+int64(Linger))
 		}
 	}
 	n.nextEnd()
@@ -97,26 +97,26 @@ func (n *neighbour) nextEnd() {
 }
 
 // expire ends the stale routes whose time is over.
-func (t *Table) expire() {
-	for _, n := range t.neighbours {
-		if n.stale > 0 && t.nowNS() >= n.expires {
-			t.endStale(n)
+func (a *adjRIBIn) expire() {
+	for _, n := range a.neighbours {
+		if n.stale > 0 && a.clock.nowNS() >= n.expires {
+			a.endStale(n)
 		}
 	}
 }
 
-func (t *Table) endStale(n *neighbour) {
+func (a *adjRIBIn) endStale(n *neighbour) {
 	removed := 0
 	for _, p := range n.paths {
-		if p.stale != 0 && t.nowNS() >= p.ends {
-			t.remove(p)
+		if p.stale != 0 && a.clock.nowNS() >= p.ends {
+			a.remove(p)
 			removed++
 		}
 	}
 	n.nextEnd()
-	why := "the session is lost for " + t.edge.BGP.Restart.Stale.String()
+	why := "the session is lost for " + a.in.edge.BGP.Restart.Stale.String()
 	if n.up {
 		why = fmt.Sprintf("the session is back, and the neighbour did not say them again in %s", Linger)
 	}
-	t.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf("%d routes went: %s", removed, why)})
+	a.out.event(Event{What: "stale", Remote: n.addr, Detail: fmt.Sprintf("%d routes went: %s", removed, why)})
 }

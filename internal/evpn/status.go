@@ -18,11 +18,11 @@ func (t *Table) Routes() []Status {
 // Select are those of the Routes that match, in any order; the unset neighbour stands for
 // this edge. Of the others not even the words are made.
 func (t *Table) Select(match func(neighbour netip.Addr, r *Route) bool) []Status {
-	list := t.ownRoutes(match)
-	for _, n := range t.neighbours {
+	list := t.explain.ownRoutes(match)
+	for _, n := range t.adjIn.neighbours {
 		for _, p := range n.paths {
 			if match(n.addr, &p.Route) {
-				list = t.statuses(list, p)
+				list = t.explain.statuses(list, p)
 			}
 		}
 	}
@@ -45,12 +45,12 @@ func sorted(list []Status) []Status {
 
 // Problems are those of the Routes that have one.
 func (t *Table) Problems() (list []Status) {
-	for _, n := range t.neighbours {
+	for _, n := range t.adjIn.neighbours {
 		for _, p := range n.paths {
-			if t.plain(p) {
+			if t.explain.plain(p) {
 				continue
 			}
-			for _, s := range t.statuses(nil, p) {
+			for _, s := range t.explain.statuses(nil, p) {
 				if s.Problem != "" {
 					list = append(list, s)
 				}
@@ -61,12 +61,12 @@ func (t *Table) Problems() (list []Status) {
 }
 
 // plain reports whether p is without problems, and spares the words: most routes are so.
-func (t *Table) plain(p *path) bool {
-	if t.full && (p.segment != nil && p.leftOutOfSegment() || p.router != nil && p.leftOutOfRouter()) {
+func (x *explainer) plain(p *path) bool {
+	if x.room.full && (p.segment != nil && p.leftOutOfSegment() || p.router != nil && p.leftOutOfRouter()) {
 		return false
 	}
 	inSegment := p.segment == nil || p.inSegment == fits && p.segment.moving[p.MAC] == nil
-	inRouter := p.router == nil && t.unrouted(p) == nil || p.router != nil && p.inRouter == fits
+	inRouter := p.router == nil && x.in.unrouted(p) == nil || p.router != nil && p.inRouter == fits
 	return inSegment && inRouter && (p.segment != nil || p.router != nil) && p.ESI == ([10]byte{})
 }
 
@@ -77,21 +77,21 @@ func compareStatus(a, b *Status) int {
 		cmp.Compare(a.Route.Tag, b.Route.Tag))
 }
 
-func (t *Table) ownRoutes(match func(netip.Addr, *Route) bool) (list []Status) {
+func (x *explainer) ownRoutes(match func(netip.Addr, *Route) bool) (list []Status) {
 	names := map[overlay.RouteDistinguisher]string{}
-	for _, r := range t.routers {
+	for _, r := range x.in.routers {
 		names[r.rd] = r.name
 	}
-	for _, s := range t.segments {
+	for _, s := range x.in.segments {
 		names[s.rd] = s.name
 	}
-	for _, r := range t.own {
+	for _, r := range x.adjOut.own {
 		if !match(netip.Addr{}, &r) {
 			continue
 		}
 		s := Status{Route: r, Used: true, For: names[r.RD]}
 		if r.Type == Unicast {
-			s.For = t.uplinks[r.Uplink].name
+			s.For = x.in.uplinks[r.Uplink].name
 		}
 		list = append(list, s)
 	}
@@ -100,8 +100,8 @@ func (t *Table) ownRoutes(match func(netip.Addr, *Route) bool) (list []Status) {
 
 // Counts is how many routes there are.
 func (t *Table) Counts() Counts {
-	c := Counts{Advertised: len(t.own)}
-	for _, n := range t.neighbours {
+	c := Counts{Advertised: len(t.adjOut.own)}
+	for _, n := range t.adjIn.neighbours {
 		c.Received += len(n.paths)
 		for _, p := range n.paths {
 			switch {
@@ -117,7 +117,7 @@ func (t *Table) Counts() Counts {
 			}
 		}
 	}
-	for _, s := range t.segments {
+	for _, s := range t.in.segments {
 		for _, st := range s.moving {
 			c.Frozen += flag(st.frozen())
 		}
@@ -172,22 +172,22 @@ func (p *path) usedInRouter() bool {
 }
 
 // statuses appends what became of p: in its segment, in its router, or nowhere.
-func (t *Table) statuses(list []Status, p *path) []Status {
+func (x *explainer) statuses(list []Status, p *path) []Status {
 	s := Status{Neighbour: p.from.addr, Route: p.Route, Stale: p.stale != 0, At: time.Unix(0, p.at)}
 	if p.segment != nil {
 		s := s
 		s.For, s.Used = p.segment.name, p.usedInSegment()
-		s.Why, s.Problem = t.whyInSegment(p, s.Used)
+		s.Why, s.Problem = x.whyInSegment(p, s.Used)
 		list = append(list, s)
 	}
 	if p.router != nil {
 		s := s
 		s.For, s.Used = p.router.name, p.usedInRouter()
-		s.Why, s.Problem = t.whyInRouter(p, s.Used)
+		s.Why, s.Problem = x.whyInRouter(p, s.Used)
 		list = append(list, s)
 	}
 	if p.segment == nil && p.router == nil {
-		s.Why, s.Problem = t.whyNowhere(p)
+		s.Why, s.Problem = x.in.whyNowhere(p)
 		list = append(list, s)
 	}
 	return list

@@ -17,10 +17,17 @@ const (
 // multihomed is said of routes that are used all the same.
 const multihomed = "it is of a multihomed host or network (ESI), which is not supported: used by its next hop alone"
 
-func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
+// explainer says what became of routes, and why. It changes nothing.
+type explainer struct {
+	in     *instances
+	adjOut *adjRIBOut
+	room   *room
+}
+
+func (x *explainer) whyInSegment(p *path, used bool) (why, problem string) {
 	s := p.segment
 	if p.inSegment != fits {
-		return t.whyUnfit(p, p.inSegment, &s.instance, "segment", p.VNI)
+		return x.whyUnfit(p, p.inSegment, &s.instance, "segment", p.VNI)
 	}
 	if p.leftOutOfSegment() {
 		return "table full: the data path has no room for it; raise fdb.size, or have fewer hosts advertised", tableFull
@@ -32,7 +39,7 @@ func (t *Table) whyInSegment(p *path, used bool) (why, problem string) {
 	if p.Type == MACIP && s.macEntries[p.MAC].frozen() && !p.isMAC() {
 		return why, "frozen"
 	}
-	if r := t.unrouted(p); why == "" && r != nil {
+	if r := x.in.unrouted(p); why == "" && r != nil {
 		return fmt.Sprintf("used, but not for routing: router %s, which has its L3 VNI, imports %s", r.name, r.importText()), "route target differs"
 	}
 	return why, ""
@@ -52,11 +59,11 @@ func (p *path) whyHost(used bool) string {
 
 // unrouted is the router that has the L3 VNI of p but does not import its targets, nil
 // without.
-func (t *Table) unrouted(p *path) *router {
+func (in *instances) unrouted(p *path) *router {
 	if !p.hasHostRoute() || p.router != nil {
 		return nil
 	}
-	for _, r := range t.routers {
+	for _, r := range in.routers {
 		if r.l3 != nil && r.vni == p.L3VNI {
 			return r
 		}
@@ -102,7 +109,7 @@ func (p *path) whyARP() string {
 	return ""
 }
 
-func (t *Table) whyInRouter(p *path, used bool) (why, problem string) {
+func (x *explainer) whyInRouter(p *path, used bool) (why, problem string) {
 	r := p.router
 	vni := p.VNI
 	if p.Type == MACIP {
@@ -111,7 +118,7 @@ func (t *Table) whyInRouter(p *path, used bool) (why, problem string) {
 	d := r.destinations[p.prefix()]
 	switch {
 	case p.inRouter != fits:
-		return t.whyUnfit(p, p.inRouter, &r.instance, "router", vni)
+		return x.whyUnfit(p, p.inRouter, &r.instance, "router", vni)
 	case used && p.ESI != ([10]byte{}) && p.Type == Prefix:
 		return multihomed, "multihomed"
 	case used:
@@ -174,7 +181,7 @@ func (p *path) encapsulation() overlay.Encapsulation {
 }
 
 // whyUnfit is in words what the verdict is.
-func (t *Table) whyUnfit(p *path, v verdict, i *instance, kind string, vni overlay.VNI) (why, problem string) {
+func (x *explainer) whyUnfit(p *path, v verdict, i *instance, kind string, vni overlay.VNI) (why, problem string) {
 	switch v {
 	case otherEncapsulation:
 		return fmt.Sprintf("its encapsulation is %s, that of %s %s %s; set both ends to the same",
@@ -183,7 +190,7 @@ func (t *Table) whyUnfit(p *path, v verdict, i *instance, kind string, vni overl
 		return fmt.Sprintf("its route target is imported by %s %s, but its VNI is %d instead of %d; give both ends the same VNI, or other route targets",
 			kind, i.name, vni, i.vni), "VNI differs"
 	case ownNextHop:
-		return t.whyOwn(p)
+		return x.whyOwn(p)
 	case otherFamily:
 		return fmt.Sprintf("this edge has no tunnel endpoint of the family of its next hop %s", p.NextHop), "next hop of another family"
 	case mixedFamilies:
@@ -208,8 +215,8 @@ func (t *Table) whyUnfit(p *path, v verdict, i *instance, kind string, vni overl
 	return "", ""
 }
 
-func (t *Table) whyOwn(p *path) (why, problem string) {
-	if _, own := t.own[p.Key]; own {
+func (x *explainer) whyOwn(p *path) (why, problem string) {
+	if _, own := x.adjOut.own[p.Key]; own {
 		return "it is this edge's own, which came back", ""
 	}
 	return fmt.Sprintf("its next hop %s is this edge: give each edge an address of its own", p.NextHop), "next hop is this edge"
@@ -227,10 +234,10 @@ func (p *path) gatewayDetail() string {
 }
 
 // whyNowhere is why a route concerns no segment and no router.
-func (t *Table) whyNowhere(p *path) (why, problem string) {
+func (in *instances) whyNowhere(p *path) (why, problem string) {
 	if p.excess {
 		return fmt.Sprintf("its neighbour advertises more than %d routes of the family, the most that are used; have it advertise less, "+
-			"import only what is needed, or set maximumPrefixes", t.edge.BGP.MostPrefixes), moreThanMost
+			"import only what is needed, or set maximumPrefixes", in.edge.BGP.MostPrefixes), moreThanMost
 	}
 	if p.Type == Unicast {
 		return fmt.Sprintf("there is no uplink %q here", p.Uplink), "no uplink"
@@ -243,23 +250,23 @@ func (t *Table) whyNowhere(p *path) (why, problem string) {
 		}
 		has = "nothing here imports its route targets " + strings.Join(names, ", ")
 	}
-	if i, kind := t.byVNI(p); i != nil {
+	if i, kind := in.byVNI(p); i != nil {
 		return fmt.Sprintf("%s: %s %s, which has its VNI, imports %s", has, kind, i.name, i.importText()), "route target differs"
 	}
-	return has + t.importsText(p.Type), ""
+	return has + in.importsText(p.Type), ""
 }
 
 // byVNI is the instance that has p's VNI: probably the one that p is for.
-func (t *Table) byVNI(p *path) (*instance, string) {
+func (in *instances) byVNI(p *path) (*instance, string) {
 	if p.Type == Prefix {
-		for _, r := range t.routers {
+		for _, r := range in.routers {
 			if r.l3 != nil && r.vni == p.VNI {
 				return &r.instance, "router"
 			}
 		}
 		return nil, ""
 	}
-	for _, s := range t.segments {
+	for _, s := range in.segments {
 		if s.vni == p.VNI {
 			return &s.instance, "segment"
 		}
@@ -279,17 +286,17 @@ func (i *instance) importText() string {
 }
 
 // importsText says what is imported instead, of the first few.
-func (t *Table) importsText(of RouteType) string {
+func (in *instances) importsText(of RouteType) string {
 	const few = 4
 	var list []*instance
 	if of == Prefix {
-		for _, r := range t.routers {
+		for _, r := range in.routers {
 			if r.l3 != nil {
 				list = append(list, &r.instance)
 			}
 		}
 	} else {
-		for _, s := range t.segments {
+		for _, s := range in.segments {
 			list = append(list, &s.instance)
 		}
 	}

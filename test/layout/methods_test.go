@@ -28,8 +28,6 @@ var manyMethods = map[string]int{
 	"internal/config.checker":                100,
 	"internal/config.policyChecker":          122,
 	"internal/doctor.Inventory":              32,
-	"internal/evpn.Table":                    96,
-	"internal/evpn/speaker.Speaker":          33,
 	"lab/chart.View":                         37,
 	"lab/dut/evpn.Edge":                      56,
 	"lab/dut/evpn.Guest":                     58,

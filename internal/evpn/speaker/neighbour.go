@@ -3,6 +3,7 @@ package speaker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -57,12 +59,12 @@ type RestartState struct {
 
 // Neighbours are the sessions, in the order of the configuration. Timers and numbers of received routes are
 // a while old where there are many: GoBGP counts all routes for them, and hears nobody meanwhile.
-func (s *Speaker) Neighbours() []Neighbour { return s.list(s.peers()) }
+func (s *Speaker) Neighbours() []Neighbour { return s.sessions.list(s.listed.ask()) }
 
 // Sessions are the same without timers and numbers of received routes.
-func (s *Speaker) Sessions() []Neighbour { return s.list(nil) }
+func (s *Speaker) Sessions() []Neighbour { return s.sessions.list(nil) }
 
-func (s *Speaker) list(peers map[netip.Addr]*api.Peer) []Neighbour {
+func (s *sessions) list(peers map[netip.Addr]*api.Peer) []Neighbour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]Neighbour, 0, len(s.config.Neighbours))
@@ -76,6 +78,8 @@ func (s *Speaker) list(peers map[netip.Addr]*api.Peer) []Neighbour {
 
 // listed is what GoBGP said of its neighbours.
 type listed struct {
+	bgp   *server.BgpServer
+	log   *slog.Logger
 	mu    sync.Mutex // held while it is asked, which it must not be once it has ended
 	peers map[netip.Addr]*api.Peer
 	until time.Time // when it may be asked again
@@ -85,28 +89,36 @@ type listed struct {
 // listPause is how many times as long as a list of the neighbours takes there is none.
 const listPause = 20
 
-func (s *Speaker) peers() map[netip.Addr]*api.Peer {
-	s.listed.mu.Lock()
-	defer s.listed.mu.Unlock()
+// ask returns GoBGP's neighbours as they are, or as they were a while ago.
+func (l *listed) ask() map[netip.Addr]*api.Peer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	begin := time.Now()
-	if s.listed.ended || begin.Before(s.listed.until) {
-		return s.listed.peers
+	if l.ended || begin.Before(l.until) {
+		return l.peers
 	}
 	out := make(map[netip.Addr]*api.Peer)
-	err := s.bgp.ListPeer(context.Background(), &api.ListPeerRequest{}, func(p *api.Peer) {
+	err := l.bgp.ListPeer(context.Background(), &api.ListPeerRequest{}, func(p *api.Peer) {
 		if addr, err := netip.ParseAddr(p.GetState().GetNeighborAddress()); err == nil {
 			out[addr] = p
 		}
 	})
 	if err != nil {
-		s.relay.log.Debug("GoBGP's neighbours cannot be listed", "why", err)
+		l.log.Debug("GoBGP's neighbours cannot be listed", "why", err)
 	}
 	now := time.Now()
-	s.listed.peers, s.listed.until = out, now.Add(listPause*now.Sub(begin))
+	l.peers, l.until = out, now.Add(listPause*now.Sub(begin))
 	return out
 }
 
-func (s *Speaker) advertise(n *neighbour, p *api.Peer) Neighbour {
+// end has GoBGP not be asked any more.
+func (l *listed) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
+
+func (s *sessions) advertise(n *neighbour, p *api.Peer) Neighbour {
 	failure, malformed, _ := n.report.read()
 	out := Neighbour{
 		Name: n.conf.Name, Addr: n.conf.Addr, AS: n.conf.AS, RouterID: n.routerID, State: stateName(n.state), Since: n.since,

@@ -56,7 +56,7 @@ func (s *Speaker) run(ctx context.Context) {
 		case <-b.due.C:
 			s.flush(b)
 		case now := <-tick.C:
-			s.tick(now)
+			s.sessions.tick(now)
 		case <-s.inbox.wake:
 			s.flush(b)
 			s.errands()
@@ -69,7 +69,7 @@ func (s *Speaker) run(ctx context.Context) {
 // take takes in an event. What it has to tell goes before what the next one has.
 func (s *Speaker) take(b *batch, e event) {
 	if e.paths != nil {
-		b.add(s.received(e.paths))
+		b.add(s.sessions.received(e.paths))
 		if len(b.updates) >= batchMost {
 			s.flush(b)
 		}
@@ -78,9 +78,9 @@ func (s *Speaker) take(b *batch, e event) {
 	s.flush(b)
 	switch {
 	case e.peer != nil && e.peer.Type == apiutil.PEER_EVENT_STATE:
-		s.changed(&e.peer.Peer, e.at)
+		s.sessions.changed(&e.peer.Peer, e.at)
 	case e.end != nil:
-		s.ended(e.end)
+		s.sessions.ended(e.end)
 	}
 	s.errands()
 }
@@ -93,7 +93,7 @@ func (s *Speaker) errands() {
 
 // received makes updates of what a neighbour said. What it said in a session that is over
 // was told before that was.
-func (s *Speaker) received(paths []*apiutil.Path) []evpn.Update {
+func (s *sessions) received(paths []*apiutil.Path) []evpn.Update {
 	if len(paths) == 0 {
 		return nil
 	}
@@ -124,7 +124,7 @@ type intake struct {
 	relay     *relay
 }
 
-func (s *Speaker) intakeOf(n *neighbour) intake {
+func (s *sessions) intakeOf(n *neighbour) intake {
 	return intake{neighbour: n, name: n.conf.Name, addr: n.conf.Addr, uplink: n.conf.Uplink, as: s.config.AS, external: n.conf.AS != s.config.AS, routerID: s.config.RouterID,
 		policies: policiesOf(s.config, n.conf.Import), mended: mostMended(n.conf), relay: s.relay}
 }
@@ -255,7 +255,7 @@ func nlriString(nlri bgp.NLRI) string {
 }
 
 // reread tells all that a neighbour said once more, as the policies are now.
-func (s *Speaker) reread(addr netip.Addr) {
+func (s *sessions) reread(addr netip.Addr) {
 	s.mu.Lock()
 	n := s.neighbours[addr]
 	if n == nil || !n.up {

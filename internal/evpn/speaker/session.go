@@ -2,6 +2,7 @@ package speaker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
 
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
@@ -55,9 +57,59 @@ type neighbour struct {
 	mended   map[evpn.Key]*apiutil.Path
 }
 
+// sessions are those with the neighbours of a configuration, as GoBGP tells of them and as they are configured.
+type sessions struct {
+	options Options
+	bgp     *server.BgpServer
+	relay   *relay
+	exports *exports
+	inbox   inbox // to which goes what is to be told
+
+	mu         sync.Mutex
+	config     overlay.BGP
+	neighbours map[netip.Addr]*neighbour
+	closed     bool
+}
+
+// configure makes the sessions those of the configuration.
+func (s *sessions) configure(b overlay.BGP) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	old := s.config
+	if old.AS != 0 && (old.AS != b.AS || old.RouterID != b.RouterID || !slices.Equal(old.Listen, b.Listen)) {
+		return fmt.Errorf("bgp: as, routerID and listen are those of the start: close the speaker and start a new one")
+	}
+	s.config = b
+	if err := s.exports.configure(b); err != nil {
+		return err
+	}
+	var errs []error
+	for addr := range s.neighbours {
+		if !slices.ContainsFunc(b.Neighbours, func(n overlay.BGPNeighbour) bool { return n.Addr == addr }) {
+			errs = append(errs, s.end(addr))
+		}
+	}
+	for _, n := range b.Neighbours {
+		errs = append(errs, s.set(old, n))
+	}
+	return errors.Join(errs...)
+}
+
+// close has no session opened any more, and reports whether that is new.
+func (s *sessions) close() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.closed
+	s.closed = true
+	return first
+}
+
 // set brings a neighbour to its configuration. Its session goes on unless what it agreed on
 // changed; other policies have all its routes judged anew.
-func (s *Speaker) set(old overlay.BGP, n overlay.BGPNeighbour) error {
+func (s *sessions) set(old overlay.BGP, n overlay.BGPNeighbour) error {
 	known := s.neighbours[n.Addr]
 	if known == nil {
 		s.neighbours[n.Addr] = &neighbour{conf: n, report: s.relay.add(n), since: time.Now(), refused: make(map[evpn.Key]bool), mended: make(map[evpn.Key]*apiutil.Path)}
@@ -84,14 +136,14 @@ func sameSession(a, b overlay.BGPNeighbour) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-func (s *Speaker) add(n overlay.BGPNeighbour, restarting bool) error {
+func (s *sessions) add(n overlay.BGPNeighbour, restarting bool) error {
 	if err := s.bgp.AddPeer(context.Background(), &api.AddPeerRequest{Peer: peerOf(s.config, n, restarting)}); err != nil {
 		return fmt.Errorf("neighbour %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-func (s *Speaker) remove(addr netip.Addr) error {
+func (s *sessions) remove(addr netip.Addr) error {
 	if err := s.bgp.DeletePeer(context.Background(), &api.DeletePeerRequest{Address: addr.String()}); err != nil {
 		return fmt.Errorf("neighbour %s: %w", addr, err)
 	}
@@ -102,7 +154,7 @@ func (s *Speaker) remove(addr netip.Addr) error {
 // five seconds, and refuses its connections meanwhile; a new one it tries within two. The
 // new session is one of a speaker that restarted and whose forwarding went on: without that a
 // neighbour throws away what it kept, though only the session was lost.
-func (s *Speaker) restart(n overlay.BGPNeighbour) error {
+func (s *sessions) restart(n overlay.BGPNeighbour) error {
 	if err := s.remove(n.Addr); err != nil {
 		return err
 	}
@@ -110,7 +162,7 @@ func (s *Speaker) restart(n overlay.BGPNeighbour) error {
 }
 
 // end takes a neighbour out of the configuration.
-func (s *Speaker) end(addr netip.Addr) error {
+func (s *sessions) end(addr netip.Addr) error {
 	delete(s.neighbours, addr)
 	s.relay.remove(addr)
 	s.inbox.send(func() { s.options.Session(evpn.Session{Neighbour: addr, Ended: true, At: time.Now()}) })
@@ -119,7 +171,7 @@ func (s *Speaker) end(addr netip.Addr) error {
 
 // down notes that there is no session with a neighbour, and has it told. One that left for
 // good has no routes any more.
-func (s *Speaker) down(n *neighbour, why string, left bool) {
+func (s *sessions) down(n *neighbour, why string, left bool) {
 	if why != "" {
 		n.report.fail(why)
 	}
@@ -135,7 +187,7 @@ func (s *Speaker) down(n *neighbour, why string, left bool) {
 }
 
 // changed takes in what a session of GoBGP became.
-func (s *Speaker) changed(p *apiutil.Peer, at time.Time) {
+func (s *sessions) changed(p *apiutil.Peer, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.neighbours[p.State.NeighborAddress]
@@ -159,7 +211,7 @@ func (s *Speaker) changed(p *apiutil.Peer, at time.Time) {
 	}
 }
 
-func (s *Speaker) established(n *neighbour, p *apiutil.Peer, at time.Time) {
+func (s *sessions) established(n *neighbour, p *apiutil.Peer, at time.Time) {
 	n.up, n.complete, n.received, n.routerID, n.capabilities = true, false, at, p.State.RouterID, p.State.RemoteCap
 	n.report.set(true)
 	n.admit()
@@ -185,7 +237,7 @@ func (s *Speaker) established(n *neighbour, p *apiutil.Peer, at time.Time) {
 	s.inbox.send(func() { s.options.Session(evpn.Session{Neighbour: addr, Up: true, At: at}) })
 }
 
-func (s *Speaker) lost(n *neighbour, p *apiutil.Peer) {
+func (s *sessions) lost(n *neighbour, p *apiutil.Peer) {
 	failure, _, _ := n.report.read()
 	left := n.report.leaves()
 	if failure == "" {
@@ -204,7 +256,7 @@ func (s *Speaker) lost(n *neighbour, p *apiutil.Peer) {
 }
 
 // again has a session opened anew.
-func (s *Speaker) again(n *neighbour) {
+func (s *sessions) again(n *neighbour) {
 	n.revive = time.Time{}
 	if s.closed {
 		return
@@ -216,7 +268,7 @@ func (s *Speaker) again(n *neighbour) {
 }
 
 // tick does what is due.
-func (s *Speaker) tick(now time.Time) {
+func (s *sessions) tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.neighbours {
@@ -234,7 +286,7 @@ func (s *Speaker) tick(now time.Time) {
 }
 
 // ended notes the End-of-RIB of a family.
-func (s *Speaker) ended(p *apiutil.Path) {
+func (s *sessions) ended(p *apiutil.Path) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.neighbours[p.PeerAddress.Unmap()]
@@ -247,15 +299,14 @@ func (s *Speaker) ended(p *apiutil.Path) {
 	}
 }
 
-func (s *Speaker) completed(n *neighbour) {
+func (s *sessions) completed(n *neighbour) {
 	n.complete = true
 	addr := n.conf.Addr
 	s.inbox.send(func() { s.options.Session(evpn.Session{Neighbour: addr, Up: true, Complete: true, At: time.Now()}) })
 }
 
-// Refresh opens the session with a neighbour anew. With soft it stays: what the neighbour
-// said is told again as the policies are now, and it is told all that is announced.
-func (s *Speaker) Refresh(addr netip.Addr, soft bool) error {
+// refresh opens the session with a neighbour anew, or with soft has both sides' routes told again.
+func (s *sessions) refresh(addr netip.Addr, soft bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.neighbours[addr]
@@ -265,7 +316,7 @@ func (s *Speaker) Refresh(addr netip.Addr, soft bool) error {
 	case n == nil:
 		return fmt.Errorf("%s is no neighbour of this edge", addr)
 	case !n.up && soft:
-		return fmt.Errorf("neighbour %s: there is no session: %s", n.conf.Name, s.why(n))
+		return fmt.Errorf("neighbour %s: there is no session: %s", n.conf.Name, n.why())
 	case !n.up:
 		s.again(n)
 		return nil
@@ -280,15 +331,16 @@ func (s *Speaker) Refresh(addr netip.Addr, soft bool) error {
 	return nil
 }
 
-func (s *Speaker) why(n *neighbour) string {
+// why is why there is no session.
+func (n *neighbour) why() string {
 	if failure, _, _ := n.report.read(); failure != "" {
 		return failure
 	}
 	return "it is being opened"
 }
 
-// Fail ends a session at once, for a cause that is not BGP's to see.
-func (s *Speaker) Fail(addr netip.Addr, why string) {
+// fail ends a session at once.
+func (s *sessions) fail(addr netip.Addr, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.neighbours[addr]

@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/osrg/gobgp/v4/api"
@@ -45,21 +43,16 @@ type Options struct {
 // Speaker has sessions with neighbours. Its methods may be called at any time, and but for
 // Close also from Receive and Session.
 type Speaker struct {
-	options Options
-	bgp     *server.BgpServer
-	relay   *relay
-	exports *exports
-	inbox   inbox
-
-	mu         sync.Mutex
-	config     overlay.BGP
-	neighbours map[netip.Addr]*neighbour
-	closed     bool
-
-	listed listed
-	cancel context.CancelFunc
-	done   chan struct{} // the goroutine that calls Receive and Session has ended
-	served chan struct{} // GoBGP's has
+	options  Options
+	bgp      *server.BgpServer
+	relay    *relay
+	exports  *exports
+	inbox    inbox
+	sessions *sessions
+	listed   listed
+	cancel   context.CancelFunc
+	done     chan struct{} // the goroutine that calls Receive and Session has ended
+	served   chan struct{} // GoBGP's has
 }
 
 // Start runs a speaker. Sessions come up by themselves, and again when they were lost.
@@ -72,11 +65,12 @@ func Start(ctx context.Context, o Options) (*Speaker, error) {
 	}
 	o.deaf = cmp.Or(o.deaf, deaf)
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Speaker{options: o, relay: newRelay(o.Log), neighbours: make(map[netip.Addr]*neighbour), cancel: cancel,
+	s := &Speaker{options: o, relay: newRelay(o.Log), inbox: newInbox(), cancel: cancel,
 		done: make(chan struct{}), served: make(chan struct{})}
-	s.inbox = newInbox()
 	s.bgp = server.NewBgpServer(server.LoggerOption(slog.New(handler{relay: s.relay}), nil))
 	s.exports = newExports(s.bgp)
+	s.sessions = &sessions{options: o, bgp: s.bgp, relay: s.relay, exports: s.exports, inbox: s.inbox, neighbours: make(map[netip.Addr]*neighbour)}
+	s.listed = listed{bgp: s.bgp, log: o.Log}
 	go func() {
 		defer close(s.served)
 		s.bgp.Serve()
@@ -143,30 +137,15 @@ func (s *Speaker) Configure(b overlay.BGP) error {
 	if err := check(b); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
-	}
-	old := s.config
-	if old.AS != 0 && (old.AS != b.AS || old.RouterID != b.RouterID || !slices.Equal(old.Listen, b.Listen)) {
-		return fmt.Errorf("bgp: as, routerID and listen are those of the start: close the speaker and start a new one")
-	}
-	s.config = b
-	if err := s.exports.configure(b); err != nil {
-		return err
-	}
-	var errs []error
-	for addr := range s.neighbours {
-		if !slices.ContainsFunc(b.Neighbours, func(n overlay.BGPNeighbour) bool { return n.Addr == addr }) {
-			errs = append(errs, s.end(addr))
-		}
-	}
-	for _, n := range b.Neighbours {
-		errs = append(errs, s.set(old, n))
-	}
-	return errors.Join(errs...)
+	return s.sessions.configure(b)
 }
+
+// Refresh opens the session with a neighbour anew. With soft it stays: what the neighbour
+// said is told again as the policies are now, and it is told all that is announced.
+func (s *Speaker) Refresh(addr netip.Addr, soft bool) error { return s.sessions.refresh(addr, soft) }
+
+// Fail ends a session at once, for a cause that is not BGP's to see.
+func (s *Speaker) Fail(addr netip.Addr, why string) { s.sessions.fail(addr, why) }
 
 var errClosed = errors.New("the BGP speaker is closed")
 
@@ -183,16 +162,10 @@ func (s *Speaker) Withdraw(keys []evpn.Key) error { return s.exports.take(keys) 
 // not told, so that those with graceful restart go on with what this edge announced; else
 // the sessions are ended by a Cease. Receive and Session are not called afterwards.
 func (s *Speaker) Close(keep bool) error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.sessions.close() {
 		return nil
 	}
-	s.closed = true
-	s.mu.Unlock()
-	s.listed.mu.Lock()
-	s.listed.ended = true
-	s.listed.mu.Unlock()
+	s.listed.end()
 	s.cancel()
 	<-s.done
 	s.relay.closed.Store(true)
