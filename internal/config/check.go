@@ -8,13 +8,13 @@ import (
 // checker compares the fields of a document with each other. A field that was
 // missing or did not decode is zero, already reported, and not compared.
 type checker struct {
-	*decoder
+	file    *fileErrors
 	doc     *document
 	members [][]member // of each port
 }
 
-func checkDocument(d *decoder, doc *document, policies []policySource) {
-	c := checker{d, doc, each(doc.Spec.Ports, port.members)}
+func checkDocument(file *fileErrors, doc *document, policies []policySource) {
+	c := checker{file, doc, each(doc.Spec.Ports, port.members)}
 	c.underlay()
 	c.interfaces()
 	c.names()
@@ -33,15 +33,10 @@ func checkDocument(d *decoder, doc *document, policies []policySource) {
 	c.bgp()
 }
 
-// problem reports at path.
-func (c checker) problem(path, message, hint string) {
-	c.report(c.at(path), path, message, hint)
-}
-
 // unique knows the path of every value and reports one that comes again.
 type unique[T comparable] map[T]string
 
-func (u unique[T]) add(c checker, value, zero T, path, message, hint string) {
+func (u unique[T]) add(file *fileErrors, value, zero T, path, message, hint string) {
 	if value == zero {
 		return
 	}
@@ -50,7 +45,7 @@ func (u unique[T]) add(c checker, value, zero T, path, message, hint string) {
 		u[value] = path
 		return
 	}
-	c.problem(path, fmt.Sprintf("%s (%s, line %d)", message, first, c.at(first).Line), hint)
+	file.problem(path, fmt.Sprintf("%s (%s, line %d)", message, first, file.at(first).Line), hint)
 }
 
 // attachment is an interface, or a VLAN of it (0: untagged frames).
@@ -72,13 +67,13 @@ func (c checker) interfaces() {
 		if name == "" {
 			at = attachment{}
 		}
-		used.add(c, at, attachment{}, path, message, hint)
+		used.add(c.file, at, attachment{}, path, message, hint)
 	}
 	c.underlayInterfaces(used, underlays)
 	for i, r := range c.doc.Spec.Routers {
 		for j, u := range r.Uplinks {
 			path := fmt.Sprintf("spec.routers[%d].uplinks[%d].interface", i, j)
-			if !c.failed[fmt.Sprintf("spec.routers[%d].uplinks[%d].vlan", i, j)] {
+			if !c.file.failed[fmt.Sprintf("spec.routers[%d].uplinks[%d].vlan", i, j)] {
 				add(u.Interface, u.VLAN, path)
 			}
 		}
@@ -86,7 +81,7 @@ func (c checker) interfaces() {
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
 		if _, ok := underlays[p.Interface]; ok && p.Interface != "" {
-			underlays.add(c, p.Interface, "", path+".interface", fmt.Sprintf("interface %q is already used", p.Interface), hint)
+			underlays.add(c.file, p.Interface, "", path+".interface", fmt.Sprintf("interface %q is already used", p.Interface), hint)
 			continue
 		}
 		if p.Segment != "" || len(p.VLANs) == 0 {
@@ -104,7 +99,7 @@ func (c checker) interfaces() {
 func (c checker) underlayInterfaces(used unique[attachment], underlays unique[interfaceName]) {
 	for i, name := range c.doc.Spec.Underlay.Interfaces {
 		path := fmt.Sprintf("spec.underlay.interfaces[%d]", i)
-		underlays.add(c, name, "", path, fmt.Sprintf("interface %q is already used", name), "keep one")
+		underlays.add(c.file, name, "", path, fmt.Sprintf("interface %q is already used", name), "keep one")
 		used[attachment{name, 0}] = path
 	}
 	for i, t := range c.doc.Spec.Underlay.TEPs {
@@ -119,20 +114,20 @@ func (c checker) underlayInterfaces(used unique[attachment], underlays unique[in
 func (c checker) names() {
 	segments, routers, ports := unique[string]{}, unique[string]{}, unique[string]{}
 	for i, s := range c.doc.Spec.Segments {
-		segments.add(c, string(s.Name), "", fmt.Sprintf("spec.segments[%d].name", i),
+		segments.add(c.file, string(s.Name), "", fmt.Sprintf("spec.segments[%d].name", i),
 			fmt.Sprintf("segment %q already exists", s.Name), "names are unique")
 	}
 	for i, r := range c.doc.Spec.Routers {
 		path := fmt.Sprintf("spec.routers[%d]", i)
-		routers.add(c, string(r.Name), "", path+".name", fmt.Sprintf("router %q already exists", r.Name), "names are unique")
+		routers.add(c.file, string(r.Name), "", path+".name", fmt.Sprintf("router %q already exists", r.Name), "names are unique")
 		if r.L3 != nil && r.Name != "" {
 			name := r.model().SegmentName()
-			segments.add(c, name, "", path+".l3", fmt.Sprintf("the l3 segment would be called %q, which already exists", name),
+			segments.add(c.file, name, "", path+".l3", fmt.Sprintf("the l3 segment would be called %q, which already exists", name),
 				"give the router or the other another name")
 		}
 		for j, u := range r.Uplinks {
 			at := fmt.Sprintf("%s.uplinks[%d].name", path, j)
-			segments.add(c, string(u.Name), "", at, fmt.Sprintf("the uplink's network would be called %q, which already exists", u.Name),
+			segments.add(c.file, string(u.Name), "", at, fmt.Sprintf("the uplink's network would be called %q, which already exists", u.Name),
 				"names of segments and uplinks are unique")
 			ports[string(u.Name)] = at
 		}
@@ -141,14 +136,14 @@ func (c checker) names() {
 	delete(ports, "")
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
-		ports.add(c, string(p.Name), "", path+".name", fmt.Sprintf("port %q already exists", p.Name), "names are unique")
+		ports.add(c.file, string(p.Name), "", path+".name", fmt.Sprintf("port %q already exists", p.Name), "names are unique")
 		for j, v := range p.VLANs {
 			again := slices.ContainsFunc(p.VLANs[:j], func(o portVLAN) bool { return o.VLAN == v.VLAN })
 			if p.Name == "" || v.VLAN == 0 || again { // again: a mistake about the interface
 				continue
 			}
 			name := memberName(p.Name, v.VLAN)
-			ports.add(c, name, "", fmt.Sprintf("%s.vlans[%d].vlan", path, j),
+			ports.add(c.file, name, "", fmt.Sprintf("%s.vlans[%d].vlan", path, j),
 				fmt.Sprintf("the member would be called %q, which already exists", name), "names are unique")
 		}
 	}
@@ -165,7 +160,7 @@ func (c checker) segmentNames() (list []string, complete bool) {
 		}
 		list = append(list, string(s.Name))
 	}
-	return list, !c.failed["spec.segments"]
+	return list, !c.file.failed["spec.segments"]
 }
 
 // routerNames returns the names and whether they are all that the file has.
@@ -176,5 +171,5 @@ func (c checker) routerNames() (list []string, complete bool) {
 		}
 		list = append(list, string(r.Name))
 	}
-	return list, !c.failed["spec.routers"]
+	return list, !c.file.failed["spec.routers"]
 }

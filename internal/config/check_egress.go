@@ -33,9 +33,9 @@ func policySegment(name objectName) string {
 func (c checker) policySegments() (list []string, complete bool) {
 	e := c.doc.Spec.Egress
 	if e == nil {
-		return nil, !c.failed["spec.egress"]
+		return nil, !c.file.failed["spec.egress"]
 	}
-	complete = !c.failedIn("spec.egress", "policies")
+	complete = !c.file.failedIn("spec.egress", "policies")
 	for _, p := range e.Policies {
 		complete = complete && p.Name != ""
 		list = append(list, policySegment(p.Name))
@@ -51,15 +51,15 @@ func (c checker) egressNames(segments unique[string]) {
 	}
 	policies, groups := unique[objectName]{}, unique[objectName]{}
 	for i, g := range e.Gateways {
-		groups.add(c, g.Name, "", fmt.Sprintf("spec.egress.gateways[%d].name", i),
+		groups.add(c.file, g.Name, "", fmt.Sprintf("spec.egress.gateways[%d].name", i),
 			fmt.Sprintf("group %q already exists", g.Name), "names are unique")
 	}
 	for i, p := range e.Policies {
 		path := fmt.Sprintf("spec.egress.policies[%d].name", i)
-		policies.add(c, p.Name, "", path, fmt.Sprintf("policy %q already exists", p.Name), "names are unique")
+		policies.add(c.file, p.Name, "", path, fmt.Sprintf("policy %q already exists", p.Name), "names are unique")
 		if policies[p.Name] == path {
 			name := policySegment(p.Name)
-			segments.add(c, name, "", path, fmt.Sprintf("the policy's segment would be called %q, which already exists", name),
+			segments.add(c.file, name, "", path, fmt.Sprintf("the policy's segment would be called %q, which already exists", name),
 				"give the policy or the other another name")
 		}
 	}
@@ -73,13 +73,13 @@ func (c checker) gatewayMembers(d directory) {
 	for i, g := range c.doc.Spec.Egress.Gateways {
 		path := fmt.Sprintf("spec.egress.gateways[%d]", i)
 		if len(g.Members) > overlay.MaxGateways {
-			c.problem(path+".members", fmt.Sprintf("%d members, at most %d", len(g.Members), overlay.MaxGateways), "make several groups, with a policy each")
+			c.file.problem(path+".members", fmt.Sprintf("%d members, at most %d", len(g.Members), overlay.MaxGateways), "make several groups, with a policy each")
 		}
 		listed := unique[netip.Addr]{}
 		for j := range g.Members {
 			at, m := fmt.Sprintf("%s.members[%d]", path, j), &g.Members[j]
 			c.gatewayMember(at, m, d)
-			listed.add(c, m.Addr, netip.Addr{}, at, fmt.Sprintf("gateway %s is already listed", m), "keep one")
+			listed.add(c.file, m.Addr, netip.Addr{}, at, fmt.Sprintf("gateway %s is already listed", m), "keep one")
 		}
 	}
 }
@@ -96,13 +96,13 @@ func (c checker) gatewayMember(path string, m *memberRef, d directory) {
 	case m.IsValid():
 		c.notOurs(path, m.Addr)
 	case m.text == own && named:
-		c.problem(path, fmt.Sprintf("both this edge and a remote are called %q", own), "give the remote another name, or write an address")
+		c.file.problem(path, fmt.Sprintf("both this edge and a remote are called %q", own), "give the remote another name, or write an address")
 	case m.text == own:
 		m.Addr = c.ownTEP()
 	case named:
 		m.Addr = d.byName[m.text]
 	case m.text != "" && own != "" && d.complete:
-		c.problem(path, fmt.Sprintf("there is no edge %q", m), suggest(m.text, append(slices.Clone(d.names), own), "names"))
+		c.file.problem(path, fmt.Sprintf("there is no edge %q", m), suggest(m.text, append(slices.Clone(d.names), own), "names"))
 	}
 }
 
@@ -122,11 +122,11 @@ func (p *policyChecker) egress() {
 	for i, g := range e.Gateways {
 		path := fmt.Sprintf("spec.egress.gateways[%d]", i)
 		if r := g.Replication; r != nil && p.isGateway(g) {
-			ports.add(p.checker, r.Port, 0, path+".replication.port", fmt.Sprintf("port %d belongs to another group of this edge", r.Port),
+			ports.add(p.file, r.Port, 0, path+".replication.port", fmt.Sprintf("port %d belongs to another group of this edge", r.Port),
 				"give each group a port of its own")
 		}
 	}
-	source := policySource{p.decoder, "spec.egress.", nil}
+	source := policySource{p.file, "spec.egress.", nil}
 	for i := range e.Policies {
 		p.egressPolicy(source, i)
 	}
@@ -147,34 +147,34 @@ func (p *policyChecker) egressPolicy(s policySource, i int) {
 	from := p.memberList(s, policy.From, "from", func(field string) string { return fmt.Sprintf("policies[%d].%s", i, field) })
 	families := p.poolFamilies(at, policy)
 	if families != 0 && from&families == 0 {
-		p.problem(at+".from", "sources and pool are of different families", "add addresses of the sources' family to the pool")
+		p.file.problem(at+".from", "sources and pool are of different families", "add addresses of the sources' family to the pool")
 	}
 	for j, n := range policy.To {
 		if n.IsValid() && families != 0 && families&familyOf(overlay.Member{Prefix: n.Prefix}) == 0 {
-			p.problem(fmt.Sprintf("%s.to[%d]", at, j), fmt.Sprintf("the pool has no %s address, so packets to %s would be dropped", family(n.Addr()), n),
+			p.file.problem(fmt.Sprintf("%s.to[%d]", at, j), fmt.Sprintf("the pool has no %s address, so packets to %s would be dropped", family(n.Addr()), n),
 				"add one to the pool, or remove the network")
 		}
 	}
 	if policy.Filtering == endpointIndependent && policy.Mapping != endpointIndependent && policy.Mapping != "" {
-		p.problem(at+".filtering", "only endpoint-independent mappings accept packets from anybody", "write mapping: endpoint-independent too, or remove the line")
+		p.file.problem(at+".filtering", "only endpoint-independent mappings accept packets from anybody", "write mapping: endpoint-independent too, or remove the line")
 	}
 	p.natPorts(at, policy.natRange)
 }
 
 // natPorts refuses port 0, from which nothing comes.
 func (c checker) natPorts(path string, n natRange) {
-	if n.Ports.First == 0 && c.given(path+".ports") {
-		c.problem(path+".ports", "port 0 is not valid", "begin with 1, or better 1024")
+	if n.Ports.First == 0 && c.file.given(path+".ports") {
+		c.file.problem(path+".ports", "port 0 is not valid", "begin with 1, or better 1024")
 	}
 }
 
 // poolFamilies are those of the pool of a policy, 0 where it could not be read.
 func (p *policyChecker) poolFamilies(path string, policy *egressPolicy) (families int) {
-	if p.failed[path+".pool"] {
+	if p.file.failed[path+".pool"] {
 		return 0
 	}
 	for j, r := range policy.Pool {
-		if !r.First.IsValid() || p.failed[fmt.Sprintf("%s.pool[%d]", path, j)] {
+		if !r.First.IsValid() || p.file.failed[fmt.Sprintf("%s.pool[%d]", path, j)] {
 			return 0
 		}
 		families |= familyOf(overlay.Member{Range: r.AddrRange})
@@ -185,7 +185,7 @@ func (p *policyChecker) poolFamilies(path string, policy *egressPolicy) (familie
 func (p *policyChecker) policyRouter(path string, policy *egressPolicy) {
 	names, complete := p.routerNames()
 	if complete && policy.Router != "" && !slices.Contains(names, string(policy.Router)) {
-		p.problem(path+".router", fmt.Sprintf("there is no router %q", policy.Router), suggest(string(policy.Router), names, "routers"))
+		p.file.problem(path+".router", fmt.Sprintf("there is no router %q", policy.Router), suggest(string(policy.Router), names, "routers"))
 	}
 }
 
@@ -194,13 +194,13 @@ func (p *policyChecker) policyGateways(path string, policy *egressPolicy) {
 	e := p.doc.Spec.Egress
 	names := each(e.Gateways, func(g gatewayGroup) string { return string(g.Name) })
 	i := slices.Index(names, string(policy.Gateways))
-	complete := !p.failed["spec.egress.gateways"] && !p.failed["spec.egress"] && !slices.Contains(names, "")
+	complete := !p.file.failed["spec.egress.gateways"] && !p.file.failed["spec.egress"] && !slices.Contains(names, "")
 	if policy.Gateways != "" && i < 0 && complete {
-		p.problem(path+".gateways", fmt.Sprintf("there is no group %q of gateways", policy.Gateways), suggest(string(policy.Gateways), names, "groups"))
+		p.file.problem(path+".gateways", fmt.Sprintf("there is no group %q of gateways", policy.Gateways), suggest(string(policy.Gateways), names, "groups"))
 	}
-	_, given := p.seen[path+".uplink"]
-	if !given && !p.failed[path] && i >= 0 && policy.Gateways != "" && p.isGateway(e.Gateways[i]) {
-		p.problem(path+".uplink", fmt.Sprintf("is missing, and this edge is a gateway of %q", policy.Gateways),
+	_, given := p.file.seen[path+".uplink"]
+	if !given && !p.file.failed[path] && i >= 0 && policy.Gateways != "" && p.isGateway(e.Gateways[i]) {
+		p.file.problem(path+".uplink", fmt.Sprintf("is missing, and this edge is a gateway of %q", policy.Gateways),
 			"add it: name of the router's uplink that the packets leave by")
 	}
 	if policy.Uplink != "" {
@@ -219,8 +219,8 @@ func (p *policyChecker) policyUplink(path string, policy *egressPolicy) {
 	switch {
 	case j >= 0:
 		p.uplinkFamilies(path, policy, r.Uplinks[j])
-	case !slices.Contains(names, "") && !p.failedIn(fmt.Sprintf("spec.routers[%d]", i), "uplinks"):
-		p.problem(path+".uplink", fmt.Sprintf("router %q has no uplink %q", r.Name, policy.Uplink), suggest(string(policy.Uplink), names, "uplinks of the router"))
+	case !slices.Contains(names, "") && !p.file.failedIn(fmt.Sprintf("spec.routers[%d]", i), "uplinks"):
+		p.file.problem(path+".uplink", fmt.Sprintf("router %q has no uplink %q", r.Name, policy.Uplink), suggest(string(policy.Uplink), names, "uplinks of the router"))
 	}
 }
 
@@ -235,7 +235,7 @@ func (p *policyChecker) uplinkFamilies(path string, policy *egressPolicy, u upli
 	}
 	for j, r := range policy.Pool {
 		if has != 0 && r.First.IsValid() && has&familyOf(overlay.Member{Range: r.AddrRange}) == 0 {
-			p.problem(fmt.Sprintf("%s.pool[%d]", path, j), fmt.Sprintf("uplink %q has no %s address", u.Name, family(r.First)),
+			p.file.problem(fmt.Sprintf("%s.pool[%d]", path, j), fmt.Sprintf("uplink %q has no %s address", u.Name, family(r.First)),
 				"add one to the uplink, or remove this from the pool")
 		}
 	}

@@ -63,8 +63,8 @@ func (c checker) firewall(policies []policySource) *policyChecker {
 
 func (c checker) defaultsWithoutFirewall() {
 	for i, s := range c.doc.Spec.Segments {
-		if s.Firewall != "" && !c.failed["spec.firewall"] {
-			c.problem(fmt.Sprintf("spec.segments[%d].firewall", i), "the edge has no firewall", "add spec.firewall, which may be empty: {}")
+		if s.Firewall != "" && !c.file.failed["spec.firewall"] {
+			c.file.problem(fmt.Sprintf("spec.segments[%d].firewall", i), "the edge has no firewall", "add spec.firewall, which may be empty: {}")
 		}
 	}
 }
@@ -78,10 +78,10 @@ func (p *policyChecker) edgeNames() {
 	segments = slices.Concat(segments, l3, uplinks, policies)
 	p.segments, p.uplinks = newNames(segments, complete && good && all), newNames(uplinks, true)
 	var ports []string
-	complete = !p.failed["spec.ports"]
+	complete = !p.file.failed["spec.ports"]
 	for i, port := range p.doc.Spec.Ports {
 		at := fmt.Sprintf("spec.ports[%d]", i)
-		complete = complete && port.Name != "" && !p.failedIn(at, "vlans") && len(p.members[i]) >= len(port.VLANs)
+		complete = complete && port.Name != "" && !p.file.failedIn(at, "vlans") && len(p.members[i]) >= len(port.VLANs)
 		ports = append(ports, string(port.Name))
 		for _, m := range p.members[i] {
 			if m.name != string(port.Name) {
@@ -99,7 +99,7 @@ func (c checker) routed() (uplinks, l3 []string, complete bool) {
 		if r.L3 != nil {
 			l3 = append(l3, r.model().SegmentName())
 		}
-		complete = complete && !c.failed[fmt.Sprintf("spec.routers[%d]", i)] && !c.failed[fmt.Sprintf("spec.routers[%d].uplinks", i)]
+		complete = complete && !c.file.failed[fmt.Sprintf("spec.routers[%d]", i)] && !c.file.failed[fmt.Sprintf("spec.routers[%d].uplinks", i)]
 		for _, u := range r.Uplinks {
 			complete = complete && u.Name != ""
 			uplinks = append(uplinks, string(u.Name))
@@ -119,7 +119,7 @@ func (p *policyChecker) suggest(word string, n nameSet, noun string) string {
 
 // complain reports about an item of a source.
 func (s policySource) complain(at located, path, message, hint string) {
-	s.report(s.place(at), s.prefix+path, message, hint)
+	s.file.report(s.place(at), s.prefix+path, message, hint)
 }
 
 // twice complains about the name of the item at path, which the first one has too.
@@ -128,7 +128,7 @@ func (s policySource) twice(name ownName, path, noun string, first Position) {
 }
 
 func (s policySource) place(at located) Position {
-	return Position{s.file, max(1, int(at.line)), max(1, int(at.column))}
+	return Position{s.file.name, max(1, int(at.line)), max(1, int(at.column))}
 }
 
 func (p *policyChecker) sections(policies []policySource) {
@@ -151,7 +151,7 @@ func (p *policyChecker) sections(policies []policySource) {
 	}
 	for i, g := range p.doc.Spec.Segments {
 		if g.Firewall != "" && g.Name == edgeDefault {
-			p.problem(fmt.Sprintf("spec.segments[%d].firewall", i), fmt.Sprintf("counters also use the name %q for the edge's own default", edgeDefault),
+			p.file.problem(fmt.Sprintf("spec.segments[%d].firewall", i), fmt.Sprintf("counters also use the name %q for the edge's own default", edgeDefault),
 				"give the segment another name, or write rules")
 		}
 	}
@@ -269,7 +269,7 @@ func (p *policyChecker) member(s policySource, m *groupMember, path func() strin
 		s.complain(m.located, path(), fmt.Sprintf("both %s and %s are given", given[0], given[1]), "make them two members: one of them has to match")
 	case len(given) == 1:
 		m.model = overlay.Member{Segment: string(w.Segment), Port: string(w.Port), Labels: w.Labels, Group: string(w.Group)}
-	case !word && !s.failedIn(s.prefix+path(), "segment", "port", "labels", "group"):
+	case !word && !s.file.failedIn(s.prefix+path(), "segment", "port", "labels", "group"):
 		s.complain(m.located, path(), "none of segment, port, labels and group is given", memberHint)
 	}
 	p.refers(s, m, path)
@@ -297,7 +297,7 @@ func (p *policyChecker) limit() {
 		}
 	}
 	if p.rules+defaults > maxRules {
-		p.problem("spec.firewall", fmt.Sprintf("%d rules and %d defaults, at most %d together", p.rules, defaults, maxRules),
+		p.file.problem("spec.firewall", fmt.Sprintf("%d rules and %d defaults, at most %d together", p.rules, defaults, maxRules),
 			"use groups and lists of services: a rule may have many of each")
 	}
 }

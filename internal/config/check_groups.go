@@ -51,13 +51,13 @@ func (p *policyChecker) collectGroups(policies []policySource) {
 // complete reports whether all files could be read, and the list that each has in field.
 func (p *policyChecker) complete(policies []policySource, field string) bool {
 	if p.doc.Spec.Firewall == nil {
-		return !p.failed["spec.firewall"] && !p.failed["spec"]
+		return !p.file.failed["spec.firewall"] && !p.file.failed["spec"]
 	}
-	if p.failed["spec.firewall.include"] || len(policies) != 1+len(p.doc.Spec.Firewall.Include) {
+	if p.file.failed["spec.firewall.include"] || len(policies) != 1+len(p.doc.Spec.Firewall.Include) {
 		return false
 	}
 	for _, s := range policies {
-		if s.failed[strings.TrimSuffix(s.prefix, ".")] || s.failed[s.prefix+field] {
+		if s.file.failed[strings.TrimSuffix(s.prefix, ".")] || s.file.failed[s.prefix+field] {
 			return false
 		}
 	}

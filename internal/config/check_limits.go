@@ -38,7 +38,7 @@ func (c checker) limits() {
 	s := &c.doc.Spec
 	tooMany := func(path string, have, limit int, what, hint string) {
 		if have > limit {
-			c.problem(path, fmt.Sprintf("%d %s, at most %d", have, what, limit), hint)
+			c.file.problem(path, fmt.Sprintf("%d %s, at most %d", have, what, limit), hint)
 		}
 	}
 	u := usage{remotes: map[netip.Addr]bool{}, hops: map[string]bool{}, sets: map[string]bool{}, ofSegment: map[objectName]int{}}

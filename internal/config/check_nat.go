@@ -26,7 +26,7 @@ func (p *policyChecker) pools() {
 		n := nat.Count(ranges, nat.MaxPool)
 		all += n
 		if n > nat.MaxPool {
-			p.problem(at, fmt.Sprintf("the pool has more than %d addresses", nat.MaxPool), "give fewer, or make two policies")
+			p.file.problem(at, fmt.Sprintf("the pool has more than %d addresses", nat.MaxPool), "give fewer, or make two policies")
 		}
 		if !slices.Contains(routers, policy.Router) {
 			routers = append(routers, policy.Router)
@@ -38,7 +38,7 @@ func (p *policyChecker) pools() {
 		}
 	}
 	if all > maxPools {
-		p.problem("spec.egress.policies", fmt.Sprintf("the pools have %d addresses, at most %d", all, maxPools), "divide them among several edges")
+		p.file.problem("spec.egress.policies", fmt.Sprintf("the pools have %d addresses, at most %d", all, maxPools), "divide them among several edges")
 		return
 	}
 	gateways, _ := p.gateways()
@@ -80,7 +80,7 @@ func (c checker) disjointPools(claims []claim) {
 		if order[a.path] > order[b.path] {
 			a, b = b, a
 		}
-		c.problem(b.path, fmt.Sprintf("%s is already in a pool of the router (%s, line %d)", laterFirst(a, b), a.path, c.at(a.path).Line),
+		c.file.problem(b.path, fmt.Sprintf("%s is already in a pool of the router (%s, line %d)", laterFirst(a, b), a.path, c.file.at(a.path).Line),
 			"give each policy addresses of its own")
 		sorted[i] = last
 	}
@@ -100,7 +100,7 @@ func (c checker) poolsApart(claims []claim, gateways, uplinks []connected) {
 		has := func(a netip.Addr) bool { return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 }
 		for _, n := range gateways {
 			if has(n.Masked().Addr()) || n.Contains(r.First) || n.Contains(r.Last) {
-				c.problem(r.path, fmt.Sprintf("overlaps %s, a network of the overlay (%s, line %d)", n.Masked(), n.path, c.at(n.path).Line),
+				c.file.problem(r.path, fmt.Sprintf("overlaps %s, a network of the overlay (%s, line %d)", n.Masked(), n.path, c.file.at(n.path).Line),
 					"a pool needs addresses that nothing else uses")
 				break
 			}
@@ -109,10 +109,10 @@ func (c checker) poolsApart(claims []claim, gateways, uplinks []connected) {
 			whole := n.Masked().Addr()
 			switch {
 			case has(n.Addr()):
-				c.problem(r.path, fmt.Sprintf("%s is the uplink's own address (%s, line %d)", n.Addr(), n.path, c.at(n.path).Line),
+				c.file.problem(r.path, fmt.Sprintf("%s is the uplink's own address (%s, line %d)", n.Addr(), n.path, c.file.at(n.path).Line),
 					"leave it out, or use masquerade of the uplink")
 			case whole.Is4() && n.Bits() < 31 && (has(whole) || has(lastAddress(n.Prefix))):
-				c.problem(r.path, fmt.Sprintf("contains the network or broadcast address of %s", n.Masked()), "leave out the first and the last address of the network")
+				c.file.problem(r.path, fmt.Sprintf("contains the network or broadcast address of %s", n.Masked()), "leave out the first and the last address of the network")
 			}
 		}
 	}
@@ -154,14 +154,14 @@ func (c checker) portForwards() {
 func (c checker) portForward(path string, r router, u uplink, f portForward, own []connected) {
 	c.portForwardAddress(path, r, u, f)
 	count := int(f.Port.Last) - int(f.Port.First)
-	if f.Port.First == 0 && c.given(path+".port") {
-		c.problem(path+".port", "port 0 is not valid", "begin with 1")
+	if f.Port.First == 0 && c.file.given(path+".port") {
+		c.file.problem(path+".port", "port 0 is not valid", "begin with 1")
 	}
 	if f.ToPort != 0 && int(f.ToPort)+count > 65535 {
-		c.problem(path+".toPort", fmt.Sprintf("%d ports from %d on go beyond 65535", count+1, f.ToPort), "lower it, or forward fewer")
+		c.file.problem(path+".toPort", fmt.Sprintf("%d ports from %d on go beyond 65535", count+1, f.ToPort), "lower it, or forward fewer")
 	}
 	if f.To.IsValid() && slices.ContainsFunc(own, func(n connected) bool { return n.Addr() == f.To.Addr }) {
-		c.problem(path+".to", fmt.Sprintf("%s is the router's own address", f.To), "give the address of a host")
+		c.file.problem(path+".to", fmt.Sprintf("%s is the router's own address", f.To), "give the address of a host")
 	}
 }
 
@@ -169,20 +169,14 @@ func (c checker) portForward(path string, r router, u uplink, f portForward, own
 func (c checker) portForwardAddress(path string, r router, u uplink, f portForward) {
 	switch {
 	case !f.Address.IsValid():
-		if f.To.IsValid() && len(u.Addresses) > 0 && !u.forwarded(f).IsValid() && !c.failed[path+".address"] {
-			c.problem(path+".to", fmt.Sprintf("uplink %q has no %s address", u.Name, family(f.To.Addr)), "give the address to forward from, or add one to the uplink")
+		if f.To.IsValid() && len(u.Addresses) > 0 && !u.forwarded(f).IsValid() && !c.file.failed[path+".address"] {
+			c.file.problem(path+".to", fmt.Sprintf("uplink %q has no %s address", u.Name, family(f.To.Addr)), "give the address to forward from, or add one to the uplink")
 		}
 	case f.To.IsValid() && f.Address.Is4() != f.To.Is4():
-		c.problem(path+".to", fmt.Sprintf("%s is %s but %s is %s", f.To, family(f.To.Addr), f.Address, family(f.Address.Addr)), "families are not translated; make them the same")
+		c.file.problem(path+".to", fmt.Sprintf("%s is %s but %s is %s", f.To, family(f.To.Addr), f.Address, family(f.Address.Addr)), "families are not translated; make them the same")
 	case !c.answersFor(r, u, f.Address.Addr):
-		c.problem(path+".address", fmt.Sprintf("%s is neither an address of uplink %q nor in a pool at it", f.Address, u.Name), "use one of the uplink's addresses, or leave it out")
+		c.file.problem(path+".address", fmt.Sprintf("%s is neither an address of uplink %q nor in a pool at it", f.Address, u.Name), "use one of the uplink's addresses, or leave it out")
 	}
-}
-
-// given reports whether path was written and could be read.
-func (c checker) given(path string) bool {
-	_, seen := c.seen[path]
-	return seen && !c.failed[path]
 }
 
 // answersFor reports whether addr is of the uplink, or of a pool that may be at it.
@@ -192,7 +186,7 @@ func (c checker) answersFor(r router, u uplink, addr netip.Addr) bool {
 	}
 	e := c.doc.Spec.Egress
 	if e == nil {
-		return c.failed["spec.egress"] || c.failed["spec"]
+		return c.file.failed["spec.egress"] || c.file.failed["spec"]
 	}
 	return slices.ContainsFunc(e.Policies, func(p egressPolicy) bool {
 		return p.Router == r.Name && p.Uplink == u.Name && slices.ContainsFunc(p.Pool, func(n poolRange) bool {
@@ -220,7 +214,7 @@ func (c checker) distinctPortForwards(list []forwarding) {
 		if a.order > b.order {
 			a, b = b, a
 		}
-		c.problem(b.path+".port", fmt.Sprintf("%s port %d of %s is already forwarded (%s, line %d)", a.protocol, port, a.addr, a.path, c.at(a.path).Line),
+		c.file.problem(b.path+".port", fmt.Sprintf("%s port %d of %s is already forwarded (%s, line %d)", a.protocol, port, a.addr, a.path, c.file.at(a.path).Line),
 			"a port can lead to only one host")
 		list[i] = last
 	}

@@ -28,7 +28,7 @@ func (c checker) routers() {
 		c.routes(path, r, networks, known)
 		c.leaks(path, r, names, complete)
 		if r.L3 != nil && r.L3.MAC.MAC == overlay.AnycastMAC {
-			c.problem(path+".l3.mac", fmt.Sprintf("%s is the gateways' address, the same on every edge", r.L3.MAC),
+			c.file.problem(path+".l3.mac", fmt.Sprintf("%s is the gateways' address, the same on every edge", r.L3.MAC),
 				"give each edge's router one of its own")
 		}
 	}
@@ -37,10 +37,10 @@ func (c checker) routers() {
 // gateways lists the networks of gateways by router, and says whether they are
 // all that the file has.
 func (c checker) gateways() (byRouter map[objectName][]connected, complete bool) {
-	byRouter, complete = map[objectName][]connected{}, !c.failed["spec.segments"]
+	byRouter, complete = map[objectName][]connected{}, !c.file.failed["spec.segments"]
 	for i, s := range c.doc.Spec.Segments {
 		path := fmt.Sprintf("spec.segments[%d]", i)
-		complete = complete && !c.failed[path] && !c.failed[path+".gateway"]
+		complete = complete && !c.file.failed[path] && !c.file.failed[path+".gateway"]
 		if s.Gateway == nil {
 			continue
 		}
@@ -54,7 +54,7 @@ func (c checker) gateways() (byRouter map[objectName][]connected, complete bool)
 
 // uplinks lists the networks of the uplinks of r likewise.
 func (c checker) uplinks(path string, r router) (list []connected, complete bool) {
-	complete = !c.failed[path+".uplinks"]
+	complete = !c.file.failed[path+".uplinks"]
 	for j, u := range r.Uplinks {
 		more, good := networks(fmt.Sprintf("%s.uplinks[%d]", path, j), u.Addresses)
 		list, complete = append(list, more...), complete && good
@@ -77,12 +77,12 @@ func networks(owner string, addresses []interfacePrefix) (list []connected, comp
 func (c checker) disjoint(networks []connected) {
 	own := unique[netip.Addr]{}
 	for i, n := range networks {
-		own.add(c, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is already an address of the router", n.Addr()), "keep one")
+		own.add(c.file, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is already an address of the router", n.Addr()), "keep one")
 		for _, other := range networks[:i] {
 			if other.owner == n.owner || !other.Overlaps(n.Prefix) || other.Addr() == n.Addr() {
 				continue
 			}
-			c.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s, line %d)", n.Masked(), other.Masked(), other.path, c.at(other.path).Line),
+			c.file.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s, line %d)", n.Masked(), other.Masked(), other.path, c.file.at(other.path).Line),
 				"use another network, or another router: addresses of different routers may overlap")
 			break
 		}
@@ -103,17 +103,17 @@ func (c checker) routes(path string, r router, networks []connected, known bool)
 	}
 	for j, route := range r.Routes {
 		at := fmt.Sprintf("%s.routes[%d]", path, j)
-		prefixes.add(c, route.Prefix.Prefix, netip.Prefix{}, at+".prefix",
+		prefixes.add(c.file, route.Prefix.Prefix, netip.Prefix{}, at+".prefix",
 			fmt.Sprintf("%s already has a route", route.Prefix), "keep one; several next hops go into one via")
-		_, via := c.seen[at+".via"]
+		_, via := c.file.seen[at+".via"]
 		switch {
-		case route.Type == "" || c.failed[at] || c.failed[at+".via"]: // not to be read
+		case route.Type == "" || c.file.failed[at] || c.file.failed[at+".via"]: // not to be read
 		case route.Type != string(overlay.Unicast) && via:
-			c.problem(at+".via", fmt.Sprintf("a route of type %s goes nowhere", route.Type), "remove via, or the type")
+			c.file.problem(at+".via", fmt.Sprintf("a route of type %s goes nowhere", route.Type), "remove via, or the type")
 		case route.Type == string(overlay.Unicast) && len(route.Via) == 0:
-			c.problem(at+".via", "is missing", "add next hops, as in [{address: 198.51.100.1}], or a type like blackhole")
+			c.file.problem(at+".via", "is missing", "add next hops, as in [{address: 198.51.100.1}], or a type like blackhole")
 		case len(route.Via) > maxPaths:
-			c.problem(at+".via", fmt.Sprintf("%d next hops of one route, at most %d", len(route.Via), maxPaths), "keep fewer")
+			c.file.problem(at+".via", fmt.Sprintf("%d next hops of one route, at most %d", len(route.Via), maxPaths), "keep fewer")
 		default:
 			c.nextHops(at, r, route, networks, known)
 		}
@@ -124,23 +124,23 @@ func (c checker) nextHops(path string, r router, route route, networks []connect
 	listed := unique[nextHop]{}
 	for j, h := range route.Via {
 		at := fmt.Sprintf("%s.via[%d]", path, j)
-		listed.add(c, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
-		_, address := c.seen[at+".address"]
-		_, remote := c.seen[at+".remote"]
-		_, mac := c.seen[at+".mac"]
+		listed.add(c.file, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
+		_, address := c.file.seen[at+".address"]
+		_, remote := c.file.seen[at+".remote"]
+		_, mac := c.file.seen[at+".mac"]
 		switch {
-		case c.failed[at]: // not to be read
+		case c.file.failed[at]: // not to be read
 		case address && (remote || mac):
-			c.problem(at, "both address and remote or mac are given", "keep address for a router in a connected network, remote and mac for one behind l3")
+			c.file.problem(at, "both address and remote or mac are given", "keep address for a router in a connected network, remote and mac for one behind l3")
 		case address && h.Address.IsValid():
 			c.nextAddress(at+".address", r, route, h.Address.Addr, networks, known)
 		case address:
 		case !remote && !mac:
-			c.problem(at, "neither address nor remote is given", "add address for a router in a connected network, remote and mac for one behind l3")
+			c.file.problem(at, "neither address nor remote is given", "add address for a router in a connected network, remote and mac for one behind l3")
 		case !remote:
-			c.problem(at+".remote", "is missing", "add it: the remote whose router has this mac")
+			c.file.problem(at+".remote", "is missing", "add it: the remote whose router has this mac")
 		case !mac:
-			c.problem(at+".mac", "is missing", "add it: MAC address of the router at remote, l3.mac in its configuration")
+			c.file.problem(at+".mac", "is missing", "add it: MAC address of the router at remote, l3.mac in its configuration")
 		case h.Remote.IsValid():
 			c.nextRemote(at+".remote", r, h.Remote)
 		}
@@ -149,7 +149,7 @@ func (c checker) nextHops(path string, r router, route route, networks []connect
 
 func (c checker) nextAddress(path string, r router, route route, addr netip.Addr, networks []connected, known bool) {
 	if route.Prefix.IsValid() && route.Prefix.Addr().Is4() != addr.Is4() {
-		c.problem(path, fmt.Sprintf("%s is %s but the prefix %s is %s", addr, family(addr), route.Prefix, family(route.Prefix.Addr())),
+		c.file.problem(path, fmt.Sprintf("%s is %s but the prefix %s is %s", addr, family(addr), route.Prefix, family(route.Prefix.Addr())),
 			"use a next hop of the same family")
 		return
 	}
@@ -157,9 +157,9 @@ func (c checker) nextAddress(path string, r router, route route, addr netip.Addr
 	own := slices.ContainsFunc(networks, func(n connected) bool { return n.Addr() == addr })
 	switch {
 	case own:
-		c.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give the address of the next router")
+		c.file.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give the address of the next router")
 	case !connects && known:
-		c.problem(path, fmt.Sprintf("%s is in no network of router %q", addr, r.Name),
+		c.file.problem(path, fmt.Sprintf("%s is in no network of router %q", addr, r.Name),
 			"a next hop is in the network of one of the router's gateways or uplinks: "+networkList(networks))
 	}
 }
@@ -179,7 +179,7 @@ func networkList(networks []connected) string {
 func (c checker) nextRemote(path string, r router, ref remoteRef) {
 	at := path[:len(path)-len(".remote")]
 	if r.L3 == nil {
-		c.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, ref), "add l3 to the router, or use an address")
+		c.file.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, ref), "add l3 to the router, or use an address")
 		return
 	}
 	for _, remote := range r.L3.Remotes {
@@ -187,8 +187,8 @@ func (c checker) nextRemote(path string, r router, ref remoteRef) {
 			return
 		}
 	}
-	if !c.failed[at] {
-		c.problem(path, fmt.Sprintf("%s is not a remote of the router's l3 segment", ref), "add it to l3.remotes")
+	if !c.file.failed[at] {
+		c.file.problem(path, fmt.Sprintf("%s is not a remote of the router's l3 segment", ref), "add it to l3.remotes")
 	}
 }
 
@@ -196,13 +196,13 @@ func (c checker) leaks(path string, r router, names []string, complete bool) {
 	from := unique[objectName]{}
 	for j, l := range r.Leaks {
 		at := fmt.Sprintf("%s.leaks[%d].from", path, j)
-		from.add(c, l.From, "", at, fmt.Sprintf("router %q is already listed", l.From), "put the prefixes into one list")
+		from.add(c.file, l.From, "", at, fmt.Sprintf("router %q is already listed", l.From), "put the prefixes into one list")
 		switch {
 		case l.From == "":
 		case l.From == r.Name:
-			c.problem(at, "a router already has its own routes", "name another router")
+			c.file.problem(at, "a router already has its own routes", "name another router")
 		case complete && !slices.Contains(names, string(l.From)):
-			c.problem(at, fmt.Sprintf("there is no router %q", l.From), suggest(string(l.From), names, "routers"))
+			c.file.problem(at, fmt.Sprintf("there is no router %q", l.From), suggest(string(l.From), names, "routers"))
 		}
 	}
 }

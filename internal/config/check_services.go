@@ -55,7 +55,7 @@ func (p *policyChecker) service(s policySource, v *service, path func() string) 
 		s.complain(v.located, path(), fmt.Sprintf("protocol %d has no ports", number), "ports and sourcePorts are for tcp, udp and sctp")
 	case (w.Type != nil || w.Code != nil) && !isICMP(number):
 		s.complain(v.located, path(), fmt.Sprintf("protocol %d has no ICMP type", number), "type and code are for icmp and icmpv6")
-	case w.Code != nil && w.Type == nil && !s.failedIn(s.prefix+path(), "type"):
+	case w.Code != nil && w.Type == nil && !s.file.failedIn(s.prefix+path(), "type"):
 		s.complain(v.located, path(), "an ICMP code has a meaning only with a type", "add the type")
 	}
 }

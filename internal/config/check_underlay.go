@@ -13,30 +13,30 @@ import (
 func (c checker) underlay() {
 	const path = "spec.underlay"
 	u := c.doc.Spec.Underlay
-	_, given := c.seen[path]
-	_, several := c.seen[path+".teps"]
+	_, given := c.file.seen[path]
+	_, several := c.file.seen[path+".teps"]
 	about := map[string]string{}
 	for _, f := range fieldsOf(reflect.TypeFor[underlay]()) {
 		about[f.name] = f.about
 	}
 	for _, name := range []string{"interfaces", "tep"} {
-		_, one := c.seen[path+"."+name]
+		_, one := c.file.seen[path+"."+name]
 		switch {
 		case one && several:
-			c.problem(path+"."+name, "cannot be combined with teps", "remove it: each of the teps has its address and interface")
-		case !one && !several && given && !c.failed[path]:
-			c.problem(path+"."+name, "is missing", "add it: "+about[name])
+			c.file.problem(path+"."+name, "cannot be combined with teps", "remove it: each of the teps has its address and interface")
+		case !one && !several && given && !c.file.failed[path]:
+			c.file.problem(path+"."+name, "is missing", "add it: "+about[name])
 		}
 	}
 	if len(u.TEPs) > overlay.MaxTEPs {
-		c.problem(path+".teps", fmt.Sprintf("%d tunnel endpoints, at most %d", len(u.TEPs), overlay.MaxTEPs), "keep fewer")
+		c.file.problem(path+".teps", fmt.Sprintf("%d tunnel endpoints, at most %d", len(u.TEPs), overlay.MaxTEPs), "keep fewer")
 	}
 	names, addresses := unique[objectName]{}, unique[netip.Addr]{}
 	first := c.ownTEP()
 	for i, t := range u.TEPs {
 		at := fmt.Sprintf("%s.teps[%d]", path, i)
-		names.add(c, t.Name, "", at+".name", fmt.Sprintf("tunnel endpoint %q already exists", t.Name), "names are unique")
-		addresses.add(c, t.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is already a tunnel endpoint", t.Address), "keep one")
+		names.add(c.file, t.Name, "", at+".name", fmt.Sprintf("tunnel endpoint %q already exists", t.Name), "names are unique")
+		addresses.add(c.file, t.Address.Addr, netip.Addr{}, at+".address", fmt.Sprintf("%s is already a tunnel endpoint", t.Address), "keep one")
 		if t.Address.IsValid() && t.Address.Is4() != first.Is4() {
 			c.otherFamily(at+".address", t.Address.Addr)
 		}
@@ -60,7 +60,7 @@ func (c checker) ownTEP() netip.Addr {
 // otherFamily reports an address that is not of the family of this edge's own.
 func (c checker) otherFamily(path string, addr netip.Addr) {
 	own := c.ownTEP()
-	c.problem(path, fmt.Sprintf("%s is %s but the tep %s is %s", addr, family(addr), own, family(own)), "one underlay is IPv4 or IPv6")
+	c.file.problem(path, fmt.Sprintf("%s is %s but the tep %s is %s", addr, family(addr), own, family(own)), "one underlay is IPv4 or IPv6")
 }
 
 // notOurs checks that addr can be another edge's.
@@ -72,7 +72,7 @@ func (c checker) notOurs(path string, addr netip.Addr) {
 	ours := func(t tep) bool { return t.Address.Addr == addr }
 	switch {
 	case addr == c.doc.Spec.Underlay.TEP.Addr || slices.ContainsFunc(c.doc.Spec.Underlay.TEPs, ours):
-		c.problem(path, fmt.Sprintf("overlapping addresses: %s is this edge's own tep", addr), "list the other edges only")
+		c.file.problem(path, fmt.Sprintf("overlapping addresses: %s is this edge's own tep", addr), "list the other edges only")
 	case addr.Is4() != own.Is4():
 		c.otherFamily(path, addr)
 	}
@@ -105,25 +105,25 @@ func (c checker) remotes() {
 			if nearest(ref.text, d.names) == "" {
 				hint += ": write an address, or name it in spec.remotes"
 			}
-			c.problem(path, fmt.Sprintf("there is no remote %q", ref), hint)
+			c.file.problem(path, fmt.Sprintf("there is no remote %q", ref), hint)
 		}
 	})
 	c.gatewayMembers(d)
 }
 
 func (c checker) directory() directory {
-	d := directory{byName: map[string]netip.Addr{}, byAddress: map[netip.Addr]netip.Addr{}, complete: !c.failed["spec.remotes"]}
+	d := directory{byName: map[string]netip.Addr{}, byAddress: map[netip.Addr]netip.Addr{}, complete: !c.file.failed["spec.remotes"]}
 	names, addresses := unique[objectName]{}, unique[netip.Addr]{}
 	for i, r := range c.doc.Spec.Remotes {
 		path := fmt.Sprintf("spec.remotes[%d]", i)
-		d.complete = d.complete && r.Name != "" && !c.failed[path]
-		names.add(c, r.Name, "", path+".name", fmt.Sprintf("remote %q already exists", r.Name), "names are unique")
+		d.complete = d.complete && r.Name != "" && !c.file.failed[path]
+		names.add(c.file, r.Name, "", path+".name", fmt.Sprintf("remote %q already exists", r.Name), "names are unique")
 		if len(r.Addresses) > overlay.MaxTEPs {
-			c.problem(path+".addresses", fmt.Sprintf("%d tunnel endpoints, at most %d", len(r.Addresses), overlay.MaxTEPs), "keep fewer")
+			c.file.problem(path+".addresses", fmt.Sprintf("%d tunnel endpoints, at most %d", len(r.Addresses), overlay.MaxTEPs), "keep fewer")
 		}
 		for j, a := range r.Addresses {
 			at := fmt.Sprintf("%s.addresses[%d]", path, j)
-			addresses.add(c, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already a remote's address", a), "keep one")
+			addresses.add(c.file, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already a remote's address", a), "keep one")
 			c.notOurs(at, a.Addr)
 			d.byAddress[a.Addr], d.byName[string(r.Name)] = r.Addresses[0].Addr, r.Addresses[0].Addr
 		}
@@ -157,7 +157,7 @@ func (c checker) eachReference(visit func(path string, ref *remoteRef, list bool
 // pins checks the tunnel endpoints that segments are pinned to.
 func (c checker) pins() {
 	var known []string
-	complete := !c.failedIn("spec.underlay", "teps")
+	complete := !c.file.failedIn("spec.underlay", "teps")
 	for _, t := range c.doc.Spec.Underlay.TEPs {
 		complete = complete && t.Name != ""
 		known = append(known, string(t.Name))
@@ -166,9 +166,9 @@ func (c checker) pins() {
 		listed := unique[objectName]{}
 		for j, name := range n.TEPs {
 			at := fmt.Sprintf("%s.teps[%d]", path, j)
-			listed.add(c, name, "", at, fmt.Sprintf("tunnel endpoint %q is already listed", name), "keep one")
+			listed.add(c.file, name, "", at, fmt.Sprintf("tunnel endpoint %q is already listed", name), "keep one")
 			if name != "" && complete && !slices.Contains(known, string(name)) {
-				c.problem(at, fmt.Sprintf("there is no tunnel endpoint %q", name), suggest(string(name), known, "named ones, see spec.underlay.teps"))
+				c.file.problem(at, fmt.Sprintf("there is no tunnel endpoint %q", name), suggest(string(name), known, "named ones, see spec.underlay.teps"))
 			}
 		}
 	})
