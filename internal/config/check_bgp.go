@@ -11,16 +11,21 @@ import (
 
 const privateAS = "64512 to 65534 and 4200000000 to 4294967294 are for private use"
 
-// bgp checks sessions and policies.
-func (c checker) bgp() {
-	c.evpn()
+// bgpChecker checks sessions, and what they exchange.
+type bgpChecker struct {
+	file     *fileErrors
+	doc      *document
+	declared declared
+}
+
+func (c bgpChecker) check() {
 	b := c.doc.Spec.BGP
 	if b == nil {
 		return
 	}
 	const path = "spec.bgp"
 	c.as(path+".as", b.AS)
-	if tep := c.ownTEP(); tep.Is6() && !c.file.given(path+".routerID") && !c.file.failed[path] {
+	if tep := c.doc.Spec.Underlay.firstTEP(); tep.Is6() && !c.file.given(path+".routerID") && !c.file.failed[path] {
 		c.file.problem(path+".routerID", fmt.Sprintf("is missing, and cannot be the tep %s, which is IPv6", tep),
 			"add it: an IPv4 address that identifies this edge, unique among BGP speakers")
 	}
@@ -38,7 +43,7 @@ func (c checker) bgp() {
 	if b.Duplicates.Within == 0 && c.file.given(path+".duplicates.within") {
 		c.file.problem(path+".duplicates.within", "no move can be within 0s", "180s is usual; moves: 0 never freezes")
 	}
-	policies := c.routePolicies(path, b.Policies)
+	policies := routePolicyChecker{c.file}.check(path, b.Policies)
 	names, addresses := unique[objectName]{}, unique[netip.Addr]{}
 	for i, n := range b.Neighbours {
 		at := fmt.Sprintf("%s.neighbours[%d]", path, i)
@@ -56,7 +61,7 @@ func (c checker) bgp() {
 
 // sameAnnounced checks that all neighbours at an uplink are told the same: what is told is
 // the uplink's, and policies choose among it.
-func (c checker) sameAnnounced(path string, list []bgpNeighbour) {
+func (c bgpChecker) sameAnnounced(path string, list []bgpNeighbour) {
 	first := map[objectName]int{}
 	for i, n := range list {
 		j, again := first[n.Uplink]
@@ -78,7 +83,7 @@ func (c checker) sameAnnounced(path string, list []bgpNeighbour) {
 }
 
 // as refuses the numbers that nobody has.
-func (c checker) as(path string, as uint32) {
+func (c bgpChecker) as(path string, as uint32) {
 	switch as {
 	case 23456:
 		c.file.problem(path, "23456 stands for any number of 4 octets (RFC 6793)", "write the number itself; "+privateAS)
@@ -88,9 +93,9 @@ func (c checker) as(path string, as uint32) {
 }
 
 // vports checks between which addresses the session with n is.
-func (c checker) vports(path string, n bgpNeighbour) {
+func (c bgpChecker) vports(path string, n bgpNeighbour) {
 	local := n.LocalAddress.Addr
-	if n.Address.IsValid() && c.isOwn(n.Address.Addr) {
+	if n.Address.IsValid() && c.doc.Spec.Underlay.hasTEP(n.Address.Addr) {
 		c.file.problem(path+".address", fmt.Sprintf("%s is this edge's own tep", n.Address), "list the other speakers only; one on this host has another address, such as 127.0.0.1")
 	}
 	if n.Address.IsValid() && local.IsValid() && n.Address.Is4() != local.Is4() {
@@ -99,7 +104,7 @@ func (c checker) vports(path string, n bgpNeighbour) {
 }
 
 // session checks how it comes about and ends.
-func (c checker) session(path string, n bgpNeighbour) {
+func (c bgpChecker) session(path string, n bgpNeighbour) {
 	if n.Multihop > 0 && n.Security > 0 {
 		c.file.problem(path+".ebgpMultihop", "cannot be combined with ttlSecurity", "remove it: ttlSecurity says how far away the neighbour is")
 	}
@@ -119,7 +124,7 @@ func (c checker) session(path string, n bgpNeighbour) {
 }
 
 // neighbourUplink checks where unicast routes belong.
-func (c checker) neighbourUplink(path string, n bgpNeighbour) {
+func (c bgpChecker) neighbourUplink(path string, n bgpNeighbour) {
 	unicast := func(f bgpFamily) bool { return f != bgpFamily(overlay.FamilyEVPN) }
 	if c.file.failedIn(path, "families", "uplink") || slices.Contains(n.Families, "") {
 		return
@@ -146,10 +151,10 @@ func (c checker) neighbourUplink(path string, n bgpNeighbour) {
 }
 
 // uplinkOf checks that the uplink of n exists and can carry the families.
-func (c checker) uplinkOf(path string, n bgpNeighbour) {
+func (c bgpChecker) uplinkOf(path string, n bgpNeighbour) {
 	_, u := c.doc.uplink(n.Uplink)
 	if u == nil {
-		if names, _, complete := c.routed(); complete {
+		if names, _, complete := c.declared.routed(); complete {
 			c.file.problem(path+".uplink", fmt.Sprintf("there is no uplink %q", n.Uplink), suggest(string(n.Uplink), names, "uplinks"))
 		}
 		return
@@ -174,7 +179,7 @@ func (c checker) uplinkOf(path string, n bgpNeighbour) {
 }
 
 // neighbourPolicies checks a list of names.
-func (c checker) neighbourPolicies(path string, list []objectName, known nameSet) {
+func (c bgpChecker) neighbourPolicies(path string, list []objectName, known nameSet) {
 	listed := unique[objectName]{}
 	for j, name := range list {
 		at := fmt.Sprintf("%s[%d]", path, j)
@@ -182,61 +187,5 @@ func (c checker) neighbourPolicies(path string, list []objectName, known nameSet
 		if known.lacks(string(name)) {
 			c.file.problem(at, fmt.Sprintf("there is no policy %q", name), suggest(string(name), known.list, "policies in spec.bgp.policies"))
 		}
-	}
-}
-
-// routePolicies checks policies and returns their names.
-func (c checker) routePolicies(path string, list []routePolicy) nameSet {
-	seen, complete := unique[objectName]{}, !c.file.failedIn(path, "policies")
-	for i, p := range list {
-		at := fmt.Sprintf("%s.policies[%d]", path, i)
-		seen.add(c.file, p.Name, "", at+".name", fmt.Sprintf("policy %q already exists", p.Name), "names are unique")
-		complete = complete && p.Name != ""
-		for j, s := range p.Statements {
-			c.statement(fmt.Sprintf("%s.statements[%d]", at, j), s, j+1 == len(p.Statements))
-		}
-	}
-	return newNames(each(list, func(p routePolicy) string { return string(p.Name) }), complete)
-}
-
-func (c checker) statement(path string, s routeStatement, last bool) {
-	if s.Prefixes == nil && s.Communities == nil && !last && !c.file.failed[path] && !c.file.failedIn(path, "prefixes", "communities") {
-		c.file.problem(path, "matches every route, so the statements after it are never evaluated", "put it last, or add prefixes or communities")
-	}
-	if s.Reject {
-		for _, field := range []string{"localPref", "med", "addCommunities", "prepend"} {
-			if c.file.given(path + "." + field) {
-				c.file.problem(path+"."+field, "changes a route that is rejected", "remove it, or reject")
-			}
-		}
-	}
-	c.communitiesOnce(path+".communities", s.Communities)
-	c.communitiesOnce(path+".addCommunities", s.Add)
-	for j, r := range s.Prefixes {
-		c.prefixRange(fmt.Sprintf("%s.prefixes[%d]", path, j), r)
-	}
-}
-
-func (c checker) communitiesOnce(path string, list []community) {
-	listed := unique[community]{}
-	for j, one := range list {
-		listed.add(c.file, one, community{}, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is already listed", one), "keep one")
-	}
-}
-
-func (c checker) prefixRange(path string, r prefixRange) {
-	if !r.Prefix.IsValid() || c.file.failed[path] || c.file.failedIn(path, "min", "max") {
-		return
-	}
-	m, most := r.model(), r.Prefix.Addr().BitLen()
-	switch {
-	case m.Min < r.Prefix.Bits():
-		c.file.problem(path+".min", fmt.Sprintf("no prefix in %s has %d bits", r.Prefix, m.Min), fmt.Sprintf("write %d or more", r.Prefix.Bits()))
-	case m.Min > most:
-		c.file.problem(path+".min", fmt.Sprintf("%d is more than the %d bits of %s", m.Min, most, family(r.Prefix.Addr())), "lower it")
-	case m.Max > most:
-		c.file.problem(path+".max", fmt.Sprintf("%d is more than the %d bits of %s", m.Max, most, family(r.Prefix.Addr())), "lower it")
-	case m.Max < m.Min:
-		c.file.problem(path+".max", fmt.Sprintf("%d is less than the minimum of %d bits", m.Max, m.Min), "raise it")
 	}
 }

@@ -25,8 +25,15 @@ func (p port) members() []member {
 	return list
 }
 
-func (c checker) ports() {
-	segments, complete := c.segmentNames()
+// portChecker checks the segments of ports.
+type portChecker struct {
+	file     *fileErrors
+	doc      *document
+	declared declared
+}
+
+func (c portChecker) check() {
+	segments, complete := c.declared.segmentNames()
 	exists := func(path string, name objectName) {
 		if name != "" && complete && !slices.Contains(segments, string(name)) {
 			c.file.problem(path, fmt.Sprintf("there is no segment %q", name), suggest(string(name), segments, "segments"))
@@ -52,7 +59,7 @@ func (c checker) ports() {
 
 // vlanHopping refuses a segment that keeps tags as the untagged part of an interface with
 // VLANs: by the tag of its sender a frame would become one of another segment, or the host's.
-func (c checker) vlanHopping() {
+func (c portChecker) vlanHopping() {
 	transparent, vlans := map[objectName]bool{}, map[interfaceName]string{}
 	for _, s := range c.doc.Spec.Segments {
 		transparent[s.Name] = s.KeepTags && s.Name != ""

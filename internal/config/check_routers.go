@@ -9,19 +9,19 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// connected is a network of a router: the prefix of a gateway or an uplink.
-type connected struct {
-	netip.Prefix        // with the router's own address
-	owner        string // path of the segment or uplink
-	path         string // of the prefix
+// routerChecker checks the networks and routes of routers.
+type routerChecker struct {
+	file     *fileErrors
+	doc      *document
+	declared declared
 }
 
-func (c checker) routers() {
-	names, complete := c.routerNames()
-	gateways, all := c.gateways()
+func (c routerChecker) check() {
+	names, complete := c.declared.routerNames()
+	gateways, all := c.declared.gateways()
 	for i, r := range c.doc.Spec.Routers {
 		path := fmt.Sprintf("spec.routers[%d]", i)
-		networks, known := c.uplinks(path, r)
+		networks, known := c.declared.uplinks(path, r)
 		networks, known = append(slices.Clip(gateways[r.Name]), networks...), known && all && r.Name != ""
 		c.disjoint(networks)
 		c.loopbacks(path, r, networks)
@@ -34,47 +34,9 @@ func (c checker) routers() {
 	}
 }
 
-// gateways lists the networks of gateways by router, and says whether they are
-// all that the file has.
-func (c checker) gateways() (byRouter map[objectName][]connected, complete bool) {
-	byRouter, complete = map[objectName][]connected{}, !c.file.failed["spec.segments"]
-	for i, s := range c.doc.Spec.Segments {
-		path := fmt.Sprintf("spec.segments[%d]", i)
-		complete = complete && !c.file.failed[path] && !c.file.failed[path+".gateway"]
-		if s.Gateway == nil {
-			continue
-		}
-		list, good := networks(path+".gateway", s.Gateway.Addresses)
-		if complete = complete && good && s.Gateway.Router != ""; s.Gateway.Router != "" {
-			byRouter[s.Gateway.Router] = append(byRouter[s.Gateway.Router], list...)
-		}
-	}
-	return byRouter, complete
-}
-
-// uplinks lists the networks of the uplinks of r likewise.
-func (c checker) uplinks(path string, r router) (list []connected, complete bool) {
-	complete = !c.file.failed[path+".uplinks"]
-	for j, u := range r.Uplinks {
-		more, good := networks(fmt.Sprintf("%s.uplinks[%d]", path, j), u.Addresses)
-		list, complete = append(list, more...), complete && good
-	}
-	return list, complete
-}
-
-func networks(owner string, addresses []interfacePrefix) (list []connected, complete bool) {
-	complete = len(addresses) > 0
-	for j, a := range addresses {
-		if complete = complete && a.IsValid(); a.IsValid() {
-			list = append(list, connected{a.Prefix, owner, fmt.Sprintf("%s.addresses[%d]", owner, j)})
-		}
-	}
-	return list, complete
-}
-
 // disjoint checks that an address leads to one segment, and is on one only.
 // In other routers the same addresses are others.
-func (c checker) disjoint(networks []connected) {
+func (c routerChecker) disjoint(networks []connected) {
 	own := unique[netip.Addr]{}
 	for i, n := range networks {
 		own.add(c.file, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is already an address of the router", n.Addr()), "keep one")
@@ -89,7 +51,7 @@ func (c checker) disjoint(networks []connected) {
 	}
 }
 
-func (c checker) routes(path string, r router, networks []connected, known bool) {
+func (c routerChecker) routes(path string, r router, networks []connected, known bool) {
 	prefixes := unique[netip.Prefix]{}
 	for _, n := range networks {
 		if prefixes[n.Masked()] == "" {
@@ -120,7 +82,7 @@ func (c checker) routes(path string, r router, networks []connected, known bool)
 	}
 }
 
-func (c checker) nextHops(path string, r router, route route, networks []connected, known bool) {
+func (c routerChecker) nextHops(path string, r router, route route, networks []connected, known bool) {
 	listed := unique[nextHop]{}
 	for j, h := range route.Via {
 		at := fmt.Sprintf("%s.via[%d]", path, j)
@@ -147,7 +109,7 @@ func (c checker) nextHops(path string, r router, route route, networks []connect
 	}
 }
 
-func (c checker) nextAddress(path string, r router, route route, addr netip.Addr, networks []connected, known bool) {
+func (c routerChecker) nextAddress(path string, r router, route route, addr netip.Addr, networks []connected, known bool) {
 	if route.Prefix.IsValid() && route.Prefix.Addr().Is4() != addr.Is4() {
 		c.file.problem(path, fmt.Sprintf("%s is %s but the prefix %s is %s", addr, family(addr), route.Prefix, family(route.Prefix.Addr())),
 			"use a next hop of the same family")
@@ -176,7 +138,7 @@ func networkList(networks []connected) string {
 	return strings.Join(list, ", ")
 }
 
-func (c checker) nextRemote(path string, r router, ref remoteRef) {
+func (c routerChecker) nextRemote(path string, r router, ref remoteRef) {
 	at := path[:len(path)-len(".remote")]
 	if r.L3 == nil {
 		c.file.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, ref), "add l3 to the router, or use an address")
@@ -192,7 +154,7 @@ func (c checker) nextRemote(path string, r router, ref remoteRef) {
 	}
 }
 
-func (c checker) leaks(path string, r router, names []string, complete bool) {
+func (c routerChecker) leaks(path string, r router, names []string, complete bool) {
 	from := unique[objectName]{}
 	for j, l := range r.Leaks {
 		at := fmt.Sprintf("%s.leaks[%d].from", path, j)
@@ -203,6 +165,28 @@ func (c checker) leaks(path string, r router, names []string, complete bool) {
 			c.file.problem(at, "a router already has its own routes", "name another router")
 		case complete && !slices.Contains(names, string(l.From)):
 			c.file.problem(at, fmt.Sprintf("there is no router %q", l.From), suggest(string(l.From), names, "routers"))
+		}
+	}
+}
+
+// loopbacks checks that those of r are no address of a network or pool that it has.
+func (c routerChecker) loopbacks(path string, r router, networks []connected) {
+	known := unique[netip.Addr]{}
+	for j, a := range r.Loopbacks {
+		at := fmt.Sprintf("%s.loopbacks[%d]", path, j)
+		known.add(c.file, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already listed", a), "keep one")
+		if a.IsLinkLocalUnicast() {
+			c.file.problem(at, fmt.Sprintf("%s is valid on one link only, and a loopback is on none", a), "use an address that others can reach")
+			continue
+		}
+		for _, n := range networks {
+			if a.IsValid() && n.Contains(a.Addr) {
+				c.file.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s, line %d)", a, n.Masked(), n.path, c.file.at(n.path).Line), "use an address outside those networks")
+				break
+			}
+		}
+		if pool := c.doc.Spec.Egress.poolWith(r.Name, a.Addr); pool != "" {
+			c.file.problem(at, fmt.Sprintf("%s is in a pool of the router (%s, line %d)", a, pool, c.file.at(pool).Line), "use an address outside the pools")
 		}
 	}
 }

@@ -66,3 +66,17 @@ func (d *decoder) include(path, name string, f *files) (policySource, bool) {
 	}
 	return p, true
 }
+
+// complain reports about an item of a source.
+func (s policySource) complain(at located, path, message, hint string) {
+	s.file.report(s.place(at), s.prefix+path, message, hint)
+}
+
+// twice complains about the name of the item at path, which the first one has too.
+func (s policySource) twice(name ownName, path, noun string, first Position) {
+	s.complain(name.located, path+".name", fmt.Sprintf("%s %q already exists (%s)", noun, name.text, first), "names of "+noun+"s are unique")
+}
+
+func (s policySource) place(at located) Position {
+	return Position{s.file.name, max(1, int(at.line)), max(1, int(at.column))}
+}
