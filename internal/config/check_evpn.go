@@ -38,7 +38,7 @@ func (c evpnChecker) instances() (list []instance) {
 	return list
 }
 
-// check checks that instances have somebody to tell, and what tells them apart there.
+// check refuses instances that have nobody to tell, and those that nothing tells apart there.
 func (c evpnChecker) check() {
 	list := c.instances()
 	numbers, distinguishers := unique[uint32]{}, unique[overlay.RouteDistinguisher]{}

@@ -7,7 +7,7 @@ type routePolicyChecker struct {
 	file *fileErrors
 }
 
-// check checks policies and returns their names.
+// check returns the names of the policies.
 func (c routePolicyChecker) check(path string, list []routePolicy) nameSet {
 	seen, complete := unique[objectName]{}, !c.file.failedIn(path, "policies")
 	for i, p := range list {
