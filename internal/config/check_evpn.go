@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/selvage/selvage/internal/overlay"
@@ -15,7 +14,13 @@ type instance struct {
 	*evpn
 }
 
-func (c checker) instances() (list []instance) {
+// evpnChecker compares the EVPN instances.
+type evpnChecker struct {
+	file *fileErrors
+	doc  *document
+}
+
+func (c evpnChecker) instances() (list []instance) {
 	for i, s := range c.doc.Spec.Segments {
 		if s.EVPN != nil {
 			list = append(list, instance{fmt.Sprintf("spec.segments[%d]", i), s.VNI, s.EVPN})
@@ -26,81 +31,43 @@ func (c checker) instances() (list []instance) {
 			list = append(list, instance{fmt.Sprintf("spec.routers[%d].l3", i), r.L3.VNI, &r.L3.EVPN.evpn})
 			given := unique[evpnSource]{}
 			for j, s := range r.L3.EVPN.Announce {
-				given.add(c, s, "", fmt.Sprintf("spec.routers[%d].l3.evpn.advertise[%d]", i, j), fmt.Sprintf("%s is already listed", s), "keep one")
+				given.add(c.file, s, "", fmt.Sprintf("spec.routers[%d].l3.evpn.advertise[%d]", i, j), fmt.Sprintf("%s is already listed", s), "keep one")
 			}
 		}
 	}
 	return list
 }
 
-// evpn checks that instances have somebody to tell, and what tells them apart there.
-func (c checker) evpn() {
+// check refuses instances that have nobody to tell, and those that nothing tells apart there.
+func (c evpnChecker) check() {
 	list := c.instances()
 	numbers, distinguishers := unique[uint32]{}, unique[overlay.RouteDistinguisher]{}
 	for _, e := range list {
 		at := e.path + ".evpn"
-		if c.doc.Spec.BGP == nil && !c.failedIn("spec", "bgp") {
-			c.problem(at, "EVPN needs BGP, which is not configured", "add spec.bgp, with a neighbour such as a route reflector")
+		if c.doc.Spec.BGP == nil && !c.file.failedIn("spec", "bgp") {
+			c.file.problem(at, "EVPN needs BGP, which is not configured", "add spec.bgp, with a neighbour such as a route reflector")
 		}
-		numbers.add(c, e.vni, 0, e.path+".vni", fmt.Sprintf("VNI %d belongs to another EVPN instance", e.vni), "EVPN knows a segment by its VNI, whatever its encapsulation and port: choose another")
-		distinguishers.add(c, e.RD.RouteDistinguisher, 0, at+".rd", fmt.Sprintf("%s belongs to another instance", e.RD), "each instance of each edge needs its own; without the line it is automatic")
+		numbers.add(c.file, e.vni, 0, e.path+".vni", fmt.Sprintf("VNI %d belongs to another EVPN instance", e.vni), "EVPN knows a segment by its VNI, whatever its encapsulation and port: choose another")
+		distinguishers.add(c.file, e.RD.RouteDistinguisher, 0, at+".rd", fmt.Sprintf("%s belongs to another instance", e.RD), "each instance of each edge needs its own; without the line it is automatic")
 		c.targetsOnce(at+".import", e.Import)
 		c.targetsOnce(at+".export", e.Export)
 	}
 	b := c.doc.Spec.BGP
-	if len(list) == 0 || b == nil || c.failedIn("spec.bgp", "neighbours") {
+	if len(list) == 0 || b == nil || c.file.failedIn("spec.bgp", "neighbours") {
 		return
 	}
 	for i, n := range b.Neighbours {
-		if c.failedIn(fmt.Sprintf("spec.bgp.neighbours[%d]", i), "families", "uplink") || slices.Contains(n.Families, "") ||
+		if c.file.failedIn(fmt.Sprintf("spec.bgp.neighbours[%d]", i), "families", "uplink") || slices.Contains(n.Families, "") ||
 			slices.Contains(c.doc.families(n), overlay.FamilyEVPN) {
 			return
 		}
 	}
-	c.problem("spec.bgp.neighbours", "none exchanges evpn, which "+list[0].path+" needs", "add evpn to the families of one, or remove evpn there")
+	c.file.problem("spec.bgp.neighbours", "none exchanges evpn, which "+list[0].path+" needs", "add evpn to the families of one, or remove evpn there")
 }
 
-func (c checker) targetsOnce(path string, list []routeTarget) {
+func (c evpnChecker) targetsOnce(path string, list []routeTarget) {
 	listed := unique[overlay.RouteTarget]{}
 	for j, t := range list {
-		listed.add(c, t.RouteTarget, 0, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is already listed", t), "keep one")
+		listed.add(c.file, t.RouteTarget, 0, fmt.Sprintf("%s[%d]", path, j), fmt.Sprintf("%s is already listed", t), "keep one")
 	}
-}
-
-// loopbacks checks that those of r are no address of a network or pool that it has.
-func (c checker) loopbacks(path string, r router, networks []connected) {
-	known := unique[netip.Addr]{}
-	for j, a := range r.Loopbacks {
-		at := fmt.Sprintf("%s.loopbacks[%d]", path, j)
-		known.add(c, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already listed", a), "keep one")
-		if a.IsLinkLocalUnicast() {
-			c.problem(at, fmt.Sprintf("%s is valid on one link only, and a loopback is on none", a), "use an address that others can reach")
-			continue
-		}
-		for _, n := range networks {
-			if a.IsValid() && n.Contains(a.Addr) {
-				c.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s, line %d)", a, n.Masked(), n.path, c.at(n.path).Line), "use an address outside those networks")
-				break
-			}
-		}
-		if pool := c.poolWith(r.Name, a.Addr); pool != "" {
-			c.problem(at, fmt.Sprintf("%s is in a pool of the router (%s, line %d)", a, pool, c.at(pool).Line), "use an address outside the pools")
-		}
-	}
-}
-
-// poolWith is the path of the router's pool range that has addr, "" when none does.
-func (c checker) poolWith(router objectName, addr netip.Addr) string {
-	e := c.doc.Spec.Egress
-	if e == nil || router == "" || !addr.IsValid() {
-		return ""
-	}
-	for i, p := range e.Policies {
-		for j, r := range p.Pool {
-			if p.Router == router && r.First.IsValid() && r.First.Compare(addr) <= 0 && addr.Compare(r.Last) <= 0 {
-				return fmt.Sprintf("spec.egress.policies[%d].pool[%d]", i, j)
-			}
-		}
-	}
-	return ""
 }

@@ -25,15 +25,22 @@ const (
 	done
 )
 
-func (p *policyChecker) collectGroups(policies []policySource) {
-	p.groups = map[string]*groupCheck{}
+// groupChecker checks what groups contain.
+type groupChecker struct {
+	declared declared
+	members  *memberChecker
+	byName   map[string]*groupCheck
+}
+
+func (c *groupChecker) collect(policies []policySource) {
+	c.byName = map[string]*groupCheck{}
 	var list []string
-	complete := p.complete(policies, "groups")
+	complete := c.declared.wholePolicy(policies, "groups")
 	for _, s := range policies {
 		for i := range s.Groups {
 			g, path := &s.Groups[i], fmt.Sprintf("groups[%d]", i)
 			name := g.Name.text
-			if first := p.groups[name]; first != nil {
+			if first := c.byName[name]; first != nil {
 				s.twice(g.Name, path, "group", first.source.place(first.Name.located))
 				continue
 			}
@@ -41,48 +48,32 @@ func (p *policyChecker) collectGroups(policies []policySource) {
 				complete = false
 				continue
 			}
-			p.groups[name] = &groupCheck{group: g, source: s, path: path}
+			c.byName[name] = &groupCheck{group: g, source: s, path: path}
 			list = append(list, name)
 		}
 	}
-	p.groupNames = newNames(list, complete)
+	c.members.groups = newNames(list, complete)
 }
 
-// complete reports whether all files could be read, and the list that each has in field.
-func (p *policyChecker) complete(policies []policySource, field string) bool {
-	if p.doc.Spec.Firewall == nil {
-		return !p.failed["spec.firewall"] && !p.failed["spec"]
-	}
-	if p.failed["spec.firewall.include"] || len(policies) != 1+len(p.doc.Spec.Firewall.Include) {
-		return false
-	}
-	for _, s := range policies {
-		if s.failed[strings.TrimSuffix(s.prefix, ".")] || s.failed[s.prefix+field] {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *policyChecker) checkGroups() {
-	for _, name := range p.groupNames.list {
-		g := p.groups[name]
+func (c *groupChecker) check() {
+	for _, name := range c.members.groups.list {
+		g := c.byName[name]
 		for k := range g.Members {
 			m := &g.Members[k]
 			path := func() string { return fmt.Sprintf("%s.members[%d]", g.path, k) }
 			if m.any {
 				g.source.complain(m.located, path(), "a group of everything restricts nothing", "leave out from or to in the rule instead")
 			}
-			p.member(g.source, m, path)
+			c.members.member(g.source, m, path)
 		}
 	}
-	for _, name := range p.groupNames.list {
-		p.visit(p.groups[name], nil)
+	for _, name := range c.members.groups.list {
+		c.visit(c.byName[name], nil)
 	}
 }
 
 // visit finds out whether g has itself as a member, and whether it has addresses.
-func (p *policyChecker) visit(g *groupCheck, way []string) {
+func (c *groupChecker) visit(g *groupCheck, way []string) {
 	if g.visited == done {
 		return
 	}
@@ -94,14 +85,14 @@ func (p *policyChecker) visit(g *groupCheck, way []string) {
 			at := g.source.place(m.located)
 			g.address = &at
 		}
-		inner := p.groups[m.model.Group]
+		inner := c.byName[m.model.Group]
 		switch {
 		case inner == nil:
 		case inner.visited == underWay:
 			g.source.complain(m.located, fmt.Sprintf("%s.members[%d]", g.path, k), "the group contains itself: "+cycle(way, m.model.Group), "remove one of these")
 			m.model = overlay.Member{}
 		default:
-			p.visit(inner, way)
+			c.visit(inner, way)
 			if g.address == nil {
 				g.address = inner.address
 			}

@@ -33,18 +33,25 @@ type usage struct {
 	ofSegment      map[objectName]int // ports
 }
 
-// limits reports what does not fit in the data path's tables.
-func (c checker) limits() {
+// limitChecker counts what the data path's tables would hold.
+type limitChecker struct {
+	file     *fileErrors
+	doc      *document
+	declared declared
+}
+
+// check reports what does not fit in the data path's tables.
+func (c limitChecker) check() {
 	s := &c.doc.Spec
 	tooMany := func(path string, have, limit int, what, hint string) {
 		if have > limit {
-			c.problem(path, fmt.Sprintf("%d %s, at most %d", have, what, limit), hint)
+			c.file.problem(path, fmt.Sprintf("%d %s, at most %d", have, what, limit), hint)
 		}
 	}
 	u := usage{remotes: map[netip.Addr]bool{}, hops: map[string]bool{}, sets: map[string]bool{}, ofSegment: map[objectName]int{}}
-	u.countPorts(c)
+	u.countPorts(c.declared)
 	addresses := c.remoteAddresses()
-	c.eachNetwork(func(_ string, n *overlayNetwork) {
+	c.doc.eachNetwork(func(_ string, n *overlayNetwork) {
 		u.segments++
 		u.members += len(n.Remotes)
 		for _, r := range n.Remotes {
@@ -68,7 +75,7 @@ func (c checker) limits() {
 		}
 	}
 	u.countRoutes(s)
-	c.egressLimits(u.remotes, tooMany)
+	c.egress(u.remotes, tooMany)
 	paths := 0
 	for remote := range u.remotes {
 		paths += addresses(remote) * max(1, len(s.Underlay.TEPs))
@@ -90,7 +97,7 @@ func (c checker) limits() {
 }
 
 // remoteAddresses says how many addresses the remote with a first address has.
-func (c checker) remoteAddresses() func(first netip.Addr) int {
+func (c limitChecker) remoteAddresses() func(first netip.Addr) int {
 	several := map[netip.Addr]int{}
 	for _, r := range c.doc.Spec.Remotes {
 		if len(r.Addresses) > 0 {
@@ -101,19 +108,19 @@ func (c checker) remoteAddresses() func(first netip.Addr) int {
 }
 
 // countPorts counts ports and what they allow, for each VLAN.
-func (u *usage) countPorts(c checker) {
-	for i, list := range c.members {
+func (u *usage) countPorts(d declared) {
+	for i, list := range d.members {
 		for _, m := range list {
 			u.ofSegment[m.segment]++
 			u.ports++
 			u.members++
 		}
-		if a := c.doc.Spec.Ports[i].Allowed; a != nil {
+		if a := d.doc.Spec.Ports[i].Allowed; a != nil {
 			u.macs += len(a.MACs) * len(list)
 			u.networks += len(a.Addresses) * len(list)
 		}
 	}
-	for _, g := range c.doc.Spec.Segments {
+	for _, g := range d.doc.Spec.Segments {
 		u.static += len(g.FDB)
 	}
 }
@@ -154,4 +161,34 @@ func (u *usage) countRoutes(s *spec) {
 			}
 		}
 	}
+}
+
+// egress counts what does not fit, and adds gateways to the remotes.
+func (c limitChecker) egress(remotes map[netip.Addr]bool, tooMany func(path string, have, limit int, what, hint string)) {
+	e, policies, portForwards := c.doc.Spec.Egress, 0, 0
+	for _, r := range c.doc.Spec.Routers {
+		for _, u := range r.Uplinks {
+			if u.NAT == nil {
+				continue
+			}
+			policies++
+			for _, f := range u.NAT.PortForwards {
+				portForwards += int(f.Port.Last) - int(f.Port.First) + 1
+			}
+		}
+	}
+	if e != nil {
+		policies += len(e.Policies)
+		for i, p := range e.Policies {
+			edges := p.edges(c.doc.Spec)
+			for _, addr := range edges {
+				remotes[addr] = true
+			}
+			if most := int(c.doc.Spec.Tables.SegmentMembers); most > 0 {
+				tooMany(fmt.Sprintf("spec.egress.policies[%d]", i), len(edges), most, "remotes in one segment", "list those that have sources in remotes, or "+raise("segmentMembers"))
+			}
+		}
+	}
+	tooMany("spec.egress", policies, maxPolicies, "policies and uplinks that translate", "divide them among several edges")
+	tooMany("spec.routers", portForwards, maxPortForwards, "ports to forward", "forward fewer")
 }

@@ -25,26 +25,33 @@ func (p port) members() []member {
 	return list
 }
 
-func (c checker) ports() {
-	segments, complete := c.segmentNames()
+// portChecker checks the segments of ports.
+type portChecker struct {
+	file     *fileErrors
+	doc      *document
+	declared declared
+}
+
+func (c portChecker) check() {
+	segments, complete := c.declared.segmentNames()
 	exists := func(path string, name objectName) {
 		if name != "" && complete && !slices.Contains(segments, string(name)) {
-			c.problem(path, fmt.Sprintf("there is no segment %q", name), suggest(string(name), segments, "segments"))
+			c.file.problem(path, fmt.Sprintf("there is no segment %q", name), suggest(string(name), segments, "segments"))
 		}
 	}
 	for i, p := range c.doc.Spec.Ports {
 		path := fmt.Sprintf("spec.ports[%d]", i)
-		_, untagged := c.seen[path+".segment"]
-		_, tagged := c.seen[path+".vlans"]
-		if !c.failed[path] && !untagged && (!tagged || len(p.VLANs) == 0 && !c.failed[path+".vlans"]) {
-			c.problem(path+".segment", "is missing", "add it: name of the segment that the port belongs to, or vlans")
+		_, untagged := c.file.seen[path+".segment"]
+		_, tagged := c.file.seen[path+".vlans"]
+		if !c.file.failed[path] && !untagged && (!tagged || len(p.VLANs) == 0 && !c.file.failed[path+".vlans"]) {
+			c.file.problem(path+".segment", "is missing", "add it: name of the segment that the port belongs to, or vlans")
 		}
 		exists(path+".segment", p.Segment)
 		for j, v := range p.VLANs {
 			exists(fmt.Sprintf("%s.vlans[%d].segment", path, j), v.Segment)
 		}
-		if p.Allowed != nil && len(p.Allowed.MACs)+len(p.Allowed.Addresses) == 0 && !c.failedIn(path+".allowed", "macs", "addresses") {
-			c.problem(path+".allowed", "neither macs nor addresses are given", "add those that may send, or remove the line")
+		if p.Allowed != nil && len(p.Allowed.MACs)+len(p.Allowed.Addresses) == 0 && !c.file.failedIn(path+".allowed", "macs", "addresses") {
+			c.file.problem(path+".allowed", "neither macs nor addresses are given", "add those that may send, or remove the line")
 		}
 	}
 	c.vlanHopping()
@@ -52,7 +59,7 @@ func (c checker) ports() {
 
 // vlanHopping refuses a segment that keeps tags as the untagged part of an interface with
 // VLANs: by the tag of its sender a frame would become one of another segment, or the host's.
-func (c checker) vlanHopping() {
+func (c portChecker) vlanHopping() {
 	transparent, vlans := map[objectName]bool{}, map[interfaceName]string{}
 	for _, s := range c.doc.Spec.Segments {
 		transparent[s.Name] = s.KeepTags && s.Name != ""
@@ -72,8 +79,8 @@ func (c checker) vlanHopping() {
 		if !transparent[p.Segment] || !ok || p.Interface == "" {
 			continue
 		}
-		c.problem(fmt.Sprintf("spec.ports[%d].segment", i),
-			fmt.Sprintf("%s keeps tags, and interface %q has other VLANs (%s, line %d), of which a frame could become one by its own tag", p.Segment, p.Interface, other, c.at(other).Line),
+		c.file.problem(fmt.Sprintf("spec.ports[%d].segment", i),
+			fmt.Sprintf("%s keeps tags, and interface %q has other VLANs (%s, line %d), of which a frame could become one by its own tag", p.Segment, p.Interface, other, c.file.at(other).Line),
 			"give one of them an interface of its own, or remove vlanTransparent")
 	}
 }

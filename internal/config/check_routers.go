@@ -9,87 +9,49 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// connected is a network of a router: the prefix of a gateway or an uplink.
-type connected struct {
-	netip.Prefix        // with the router's own address
-	owner        string // path of the segment or uplink
-	path         string // of the prefix
+// routerChecker checks the networks and routes of routers.
+type routerChecker struct {
+	file     *fileErrors
+	doc      *document
+	declared declared
 }
 
-func (c checker) routers() {
-	names, complete := c.routerNames()
-	gateways, all := c.gateways()
+func (c routerChecker) check() {
+	names, complete := c.declared.routerNames()
+	gateways, all := c.declared.gateways()
 	for i, r := range c.doc.Spec.Routers {
 		path := fmt.Sprintf("spec.routers[%d]", i)
-		networks, known := c.uplinks(path, r)
+		networks, known := c.declared.uplinks(path, r)
 		networks, known = append(slices.Clip(gateways[r.Name]), networks...), known && all && r.Name != ""
 		c.disjoint(networks)
 		c.loopbacks(path, r, networks)
 		c.routes(path, r, networks, known)
 		c.leaks(path, r, names, complete)
 		if r.L3 != nil && r.L3.MAC.MAC == overlay.AnycastMAC {
-			c.problem(path+".l3.mac", fmt.Sprintf("%s is the gateways' address, the same on every edge", r.L3.MAC),
+			c.file.problem(path+".l3.mac", fmt.Sprintf("%s is the gateways' address, the same on every edge", r.L3.MAC),
 				"give each edge's router one of its own")
 		}
 	}
 }
 
-// gateways lists the networks of gateways by router, and says whether they are
-// all that the file has.
-func (c checker) gateways() (byRouter map[objectName][]connected, complete bool) {
-	byRouter, complete = map[objectName][]connected{}, !c.failed["spec.segments"]
-	for i, s := range c.doc.Spec.Segments {
-		path := fmt.Sprintf("spec.segments[%d]", i)
-		complete = complete && !c.failed[path] && !c.failed[path+".gateway"]
-		if s.Gateway == nil {
-			continue
-		}
-		list, good := networks(path+".gateway", s.Gateway.Addresses)
-		if complete = complete && good && s.Gateway.Router != ""; s.Gateway.Router != "" {
-			byRouter[s.Gateway.Router] = append(byRouter[s.Gateway.Router], list...)
-		}
-	}
-	return byRouter, complete
-}
-
-// uplinks lists the networks of the uplinks of r likewise.
-func (c checker) uplinks(path string, r router) (list []connected, complete bool) {
-	complete = !c.failed[path+".uplinks"]
-	for j, u := range r.Uplinks {
-		more, good := networks(fmt.Sprintf("%s.uplinks[%d]", path, j), u.Addresses)
-		list, complete = append(list, more...), complete && good
-	}
-	return list, complete
-}
-
-func networks(owner string, addresses []interfacePrefix) (list []connected, complete bool) {
-	complete = len(addresses) > 0
-	for j, a := range addresses {
-		if complete = complete && a.IsValid(); a.IsValid() {
-			list = append(list, connected{a.Prefix, owner, fmt.Sprintf("%s.addresses[%d]", owner, j)})
-		}
-	}
-	return list, complete
-}
-
 // disjoint checks that an address leads to one segment, and is on one only.
 // In other routers the same addresses are others.
-func (c checker) disjoint(networks []connected) {
+func (c routerChecker) disjoint(networks []connected) {
 	own := unique[netip.Addr]{}
 	for i, n := range networks {
-		own.add(c, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is already an address of the router", n.Addr()), "keep one")
+		own.add(c.file, n.Addr(), netip.Addr{}, n.path, fmt.Sprintf("%s is already an address of the router", n.Addr()), "keep one")
 		for _, other := range networks[:i] {
 			if other.owner == n.owner || !other.Overlaps(n.Prefix) || other.Addr() == n.Addr() {
 				continue
 			}
-			c.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s, line %d)", n.Masked(), other.Masked(), other.path, c.at(other.path).Line),
+			c.file.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s, line %d)", n.Masked(), other.Masked(), other.path, c.file.at(other.path).Line),
 				"use another network, or another router: addresses of different routers may overlap")
 			break
 		}
 	}
 }
 
-func (c checker) routes(path string, r router, networks []connected, known bool) {
+func (c routerChecker) routes(path string, r router, networks []connected, known bool) {
 	prefixes := unique[netip.Prefix]{}
 	for _, n := range networks {
 		if prefixes[n.Masked()] == "" {
@@ -103,53 +65,53 @@ func (c checker) routes(path string, r router, networks []connected, known bool)
 	}
 	for j, route := range r.Routes {
 		at := fmt.Sprintf("%s.routes[%d]", path, j)
-		prefixes.add(c, route.Prefix.Prefix, netip.Prefix{}, at+".prefix",
+		prefixes.add(c.file, route.Prefix.Prefix, netip.Prefix{}, at+".prefix",
 			fmt.Sprintf("%s already has a route", route.Prefix), "keep one; several next hops go into one via")
-		_, via := c.seen[at+".via"]
+		_, via := c.file.seen[at+".via"]
 		switch {
-		case route.Type == "" || c.failed[at] || c.failed[at+".via"]: // not to be read
+		case route.Type == "" || c.file.failed[at] || c.file.failed[at+".via"]: // not to be read
 		case route.Type != string(overlay.Unicast) && via:
-			c.problem(at+".via", fmt.Sprintf("a route of type %s goes nowhere", route.Type), "remove via, or the type")
+			c.file.problem(at+".via", fmt.Sprintf("a route of type %s goes nowhere", route.Type), "remove via, or the type")
 		case route.Type == string(overlay.Unicast) && len(route.Via) == 0:
-			c.problem(at+".via", "is missing", "add next hops, as in [{address: 198.51.100.1}], or a type like blackhole")
+			c.file.problem(at+".via", "is missing", "add next hops, as in [{address: 198.51.100.1}], or a type like blackhole")
 		case len(route.Via) > maxPaths:
-			c.problem(at+".via", fmt.Sprintf("%d next hops of one route, at most %d", len(route.Via), maxPaths), "keep fewer")
+			c.file.problem(at+".via", fmt.Sprintf("%d next hops of one route, at most %d", len(route.Via), maxPaths), "keep fewer")
 		default:
 			c.nextHops(at, r, route, networks, known)
 		}
 	}
 }
 
-func (c checker) nextHops(path string, r router, route route, networks []connected, known bool) {
+func (c routerChecker) nextHops(path string, r router, route route, networks []connected, known bool) {
 	listed := unique[nextHop]{}
 	for j, h := range route.Via {
 		at := fmt.Sprintf("%s.via[%d]", path, j)
-		listed.add(c, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
-		_, address := c.seen[at+".address"]
-		_, remote := c.seen[at+".remote"]
-		_, mac := c.seen[at+".mac"]
+		listed.add(c.file, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
+		_, address := c.file.seen[at+".address"]
+		_, remote := c.file.seen[at+".remote"]
+		_, mac := c.file.seen[at+".mac"]
 		switch {
-		case c.failed[at]: // not to be read
+		case c.file.failed[at]: // not to be read
 		case address && (remote || mac):
-			c.problem(at, "both address and remote or mac are given", "keep address for a router in a connected network, remote and mac for one behind l3")
+			c.file.problem(at, "both address and remote or mac are given", "keep address for a router in a connected network, remote and mac for one behind l3")
 		case address && h.Address.IsValid():
 			c.nextAddress(at+".address", r, route, h.Address.Addr, networks, known)
 		case address:
 		case !remote && !mac:
-			c.problem(at, "neither address nor remote is given", "add address for a router in a connected network, remote and mac for one behind l3")
+			c.file.problem(at, "neither address nor remote is given", "add address for a router in a connected network, remote and mac for one behind l3")
 		case !remote:
-			c.problem(at+".remote", "is missing", "add it: the remote whose router has this mac")
+			c.file.problem(at+".remote", "is missing", "add it: the remote whose router has this mac")
 		case !mac:
-			c.problem(at+".mac", "is missing", "add it: MAC address of the router at remote, l3.mac in its configuration")
+			c.file.problem(at+".mac", "is missing", "add it: MAC address of the router at remote, l3.mac in its configuration")
 		case h.Remote.IsValid():
 			c.nextRemote(at+".remote", r, h.Remote)
 		}
 	}
 }
 
-func (c checker) nextAddress(path string, r router, route route, addr netip.Addr, networks []connected, known bool) {
+func (c routerChecker) nextAddress(path string, r router, route route, addr netip.Addr, networks []connected, known bool) {
 	if route.Prefix.IsValid() && route.Prefix.Addr().Is4() != addr.Is4() {
-		c.problem(path, fmt.Sprintf("%s is %s but the prefix %s is %s", addr, family(addr), route.Prefix, family(route.Prefix.Addr())),
+		c.file.problem(path, fmt.Sprintf("%s is %s but the prefix %s is %s", addr, family(addr), route.Prefix, family(route.Prefix.Addr())),
 			"use a next hop of the same family")
 		return
 	}
@@ -157,9 +119,9 @@ func (c checker) nextAddress(path string, r router, route route, addr netip.Addr
 	own := slices.ContainsFunc(networks, func(n connected) bool { return n.Addr() == addr })
 	switch {
 	case own:
-		c.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give the address of the next router")
+		c.file.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give the address of the next router")
 	case !connects && known:
-		c.problem(path, fmt.Sprintf("%s is in no network of router %q", addr, r.Name),
+		c.file.problem(path, fmt.Sprintf("%s is in no network of router %q", addr, r.Name),
 			"a next hop is in the network of one of the router's gateways or uplinks: "+networkList(networks))
 	}
 }
@@ -176,10 +138,10 @@ func networkList(networks []connected) string {
 	return strings.Join(list, ", ")
 }
 
-func (c checker) nextRemote(path string, r router, ref remoteRef) {
+func (c routerChecker) nextRemote(path string, r router, ref remoteRef) {
 	at := path[:len(path)-len(".remote")]
 	if r.L3 == nil {
-		c.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, ref), "add l3 to the router, or use an address")
+		c.file.problem(path, fmt.Sprintf("router %q has no l3 segment to reach %s", r.Name, ref), "add l3 to the router, or use an address")
 		return
 	}
 	for _, remote := range r.L3.Remotes {
@@ -187,22 +149,44 @@ func (c checker) nextRemote(path string, r router, ref remoteRef) {
 			return
 		}
 	}
-	if !c.failed[at] {
-		c.problem(path, fmt.Sprintf("%s is not a remote of the router's l3 segment", ref), "add it to l3.remotes")
+	if !c.file.failed[at] {
+		c.file.problem(path, fmt.Sprintf("%s is not a remote of the router's l3 segment", ref), "add it to l3.remotes")
 	}
 }
 
-func (c checker) leaks(path string, r router, names []string, complete bool) {
+func (c routerChecker) leaks(path string, r router, names []string, complete bool) {
 	from := unique[objectName]{}
 	for j, l := range r.Leaks {
 		at := fmt.Sprintf("%s.leaks[%d].from", path, j)
-		from.add(c, l.From, "", at, fmt.Sprintf("router %q is already listed", l.From), "put the prefixes into one list")
+		from.add(c.file, l.From, "", at, fmt.Sprintf("router %q is already listed", l.From), "put the prefixes into one list")
 		switch {
 		case l.From == "":
 		case l.From == r.Name:
-			c.problem(at, "a router already has its own routes", "name another router")
+			c.file.problem(at, "a router already has its own routes", "name another router")
 		case complete && !slices.Contains(names, string(l.From)):
-			c.problem(at, fmt.Sprintf("there is no router %q", l.From), suggest(string(l.From), names, "routers"))
+			c.file.problem(at, fmt.Sprintf("there is no router %q", l.From), suggest(string(l.From), names, "routers"))
+		}
+	}
+}
+
+// loopbacks checks that those of r are no address of a network or pool that it has.
+func (c routerChecker) loopbacks(path string, r router, networks []connected) {
+	known := unique[netip.Addr]{}
+	for j, a := range r.Loopbacks {
+		at := fmt.Sprintf("%s.loopbacks[%d]", path, j)
+		known.add(c.file, a.Addr, netip.Addr{}, at, fmt.Sprintf("%s is already listed", a), "keep one")
+		if a.IsLinkLocalUnicast() {
+			c.file.problem(at, fmt.Sprintf("%s is valid on one link only, and a loopback is on none", a), "use an address that others can reach")
+			continue
+		}
+		for _, n := range networks {
+			if a.IsValid() && n.Contains(a.Addr) {
+				c.file.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s, line %d)", a, n.Masked(), n.path, c.file.at(n.path).Line), "use an address outside those networks")
+				break
+			}
+		}
+		if pool := c.doc.Spec.Egress.poolWith(r.Name, a.Addr); pool != "" {
+			c.file.problem(at, fmt.Sprintf("%s is in a pool of the router (%s, line %d)", a, pool, c.file.at(pool).Line), "use an address outside the pools")
 		}
 	}
 }

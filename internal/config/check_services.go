@@ -6,10 +6,17 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-func (p *policyChecker) collectServices(policies []policySource) {
+// serviceChecker checks named services, and what refers to them.
+type serviceChecker struct {
+	declared declared
+	hints    *suggester
+	names    nameSet
+}
+
+func (c *serviceChecker) collect(policies []policySource) {
 	var list []string
 	first := map[string]Position{}
-	complete := p.complete(policies, "services")
+	complete := c.declared.wholePolicy(policies, "services")
 	for _, s := range policies {
 		for i := range s.Services {
 			n, path := &s.Services[i], fmt.Sprintf("services[%d]", i)
@@ -32,17 +39,17 @@ func (p *policyChecker) collectServices(policies []policySource) {
 					s.complain(m.located, at(), "a named service can contain only protocols", "write them out, as in tcp/443")
 					continue
 				}
-				p.service(s, m, at)
+				c.service(s, m, at)
 			}
 		}
 	}
-	p.serviceNames = newNames(list, complete)
+	c.names = newNames(list, complete)
 }
 
 // service checks one, and makes a service of the model of its form.
-func (p *policyChecker) service(s policySource, v *service, path func() string) {
-	if p.serviceNames.lacks(v.name) {
-		s.complain(v.located, path(), fmt.Sprintf("there is no service %q", v.name), p.suggest(v.name, p.serviceNames, "named services"))
+func (c *serviceChecker) service(s policySource, v *service, path func() string) {
+	if c.names.lacks(v.name) {
+		s.complain(v.located, path(), fmt.Sprintf("there is no service %q", v.name), c.hints.suggest(v.name, c.names, "named services"))
 	}
 	w := v.written
 	if w == nil || w.Protocol == 0 {
@@ -55,7 +62,7 @@ func (p *policyChecker) service(s policySource, v *service, path func() string) 
 		s.complain(v.located, path(), fmt.Sprintf("protocol %d has no ports", number), "ports and sourcePorts are for tcp, udp and sctp")
 	case (w.Type != nil || w.Code != nil) && !isICMP(number):
 		s.complain(v.located, path(), fmt.Sprintf("protocol %d has no ICMP type", number), "type and code are for icmp and icmpv6")
-	case w.Code != nil && w.Type == nil && !s.failedIn(s.prefix+path(), "type"):
+	case w.Code != nil && w.Type == nil && !s.file.failedIn(s.prefix+path(), "type"):
 		s.complain(v.located, path(), "an ICMP code has a meaning only with a type", "add the type")
 	}
 }

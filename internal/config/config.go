@@ -48,17 +48,17 @@ func parse(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, 
 		d.value(root, reflect.ValueOf(&doc).Elem(), rule{})
 		warnings = d.secrets(&doc, f).warn(mode)
 		policies = d.policies(&doc, f)
-		checkDocument(d, &doc, policies)
+		checkDocument(d.file, &doc, policies)
 	}
-	d.errs.sort()
+	d.file.errs.sort()
 	for _, p := range policies {
-		if p.decoder != d {
-			p.errs.sort()
-			d.errs = append(d.errs, p.errs...)
+		if p.file != d.file {
+			p.file.errs.sort()
+			d.file.errs = append(d.file.errs, p.file.errs...)
 		}
 	}
-	if len(d.errs) > 0 {
-		return overlay.Edge{}, d.errs
+	if len(d.file.errs) > 0 {
+		return overlay.Edge{}, d.file.errs
 	}
 	edge := doc.edge(policies)
 	edge.APIVersion, edge.Warnings = version, warnings
@@ -68,14 +68,14 @@ func parse(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, 
 // root reads the text and returns the node of its only document, or nil after
 // reporting why there is none; example is the path of a good one.
 func (d *decoder) root(data []byte, example string) *node {
-	start := Position{File: d.file, Line: 1, Column: 1}
+	start := Position{File: d.file.name, Line: 1, Column: 1}
 	if len(data) > maxFileSize {
-		d.report(start, "", fmt.Sprintf("the file is larger than %d MiB", maxFileSize>>20), "give the path of an edge's configuration")
+		d.file.report(start, "", fmt.Sprintf("the file is larger than %d MiB", maxFileSize>>20), "give the path of an edge's configuration")
 		return nil
 	}
 	if at := invalidUTF8(data); at >= 0 {
 		line, column := lineColumn(data[:at])
-		d.report(Position{d.file, line, column}, "", "the file is not UTF-8 text", "save it as UTF-8")
+		d.file.report(Position{d.file.name, line, column}, "", "the file is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
 	root, ok := readPlain(data)
@@ -83,7 +83,7 @@ func (d *decoder) root(data []byte, example string) *node {
 	case ok:
 		return &root
 	case len(data) > maxParserSize:
-		d.report(d.position(&root), "", fmt.Sprintf("the file is larger than %d MiB, and not plain here", maxParserSize>>20),
+		d.file.report(d.position(&root), "", fmt.Sprintf("the file is larger than %d MiB, and not plain here", maxParserSize>>20),
 			"large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON")
 		return nil
 	}
@@ -97,7 +97,7 @@ func (d *decoder) root(data []byte, example string) *node {
 				pos.Line, pos.Column = max(1, at.Position.Line), max(1, at.Position.Column)
 			}
 		}
-		d.report(pos, "", "not YAML: "+oneLine(message), "check the indentation, quotes and brackets around here")
+		d.file.report(pos, "", "not YAML: "+oneLine(message), "check the indentation, quotes and brackets around here")
 		return nil
 	}
 	return d.onlyDocument(file, start, example)
@@ -113,13 +113,13 @@ func (d *decoder) onlyDocument(file *ast.File, start Position, example string) *
 		}
 		if root != nil {
 			second := fromYAML(doc.Body)
-			d.report(d.position(&second), "", "a second document begins here", "give each edge a file of its own")
+			d.file.report(d.position(&second), "", "a second document begins here", "give each edge a file of its own")
 			return nil
 		}
 		root = doc.Body
 	}
 	if root == nil {
-		d.report(start, "", "the file is empty", "see "+example+" for a configuration")
+		d.file.report(start, "", "the file is empty", "see "+example+" for a configuration")
 		return nil
 	}
 	out := fromYAML(root)

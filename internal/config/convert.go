@@ -233,7 +233,7 @@ func convert(name string, data []byte, from, to string) ([]byte, error) {
 	d := newDecoder(name)
 	root := d.root(data, "examples/host-a.yaml")
 	if root == nil {
-		return nil, d.errs
+		return nil, d.file.errs
 	}
 	out, err := edited(name, data, rewrite(root, from, to))
 	if err != nil {

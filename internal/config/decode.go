@@ -11,51 +11,23 @@ import (
 // decoder walks the nodes of a file and a Go value together, collecting problems and
 // remembering where every path was written.
 type decoder struct {
-	file   string
+	file   *fileErrors
 	path   []byte // of the value that is being decoded
 	shapes map[reflect.Type][]field
-	seen   map[string]Position
-	failed map[string]bool // paths with a problem
-	errs   Errors
 	within int // values around this one that know their positions themselves
 }
 
 func newDecoder(file string) *decoder {
-	return &decoder{file: file, shapes: map[reflect.Type][]field{}, seen: map[string]Position{}, failed: map[string]bool{}}
-}
-
-func (d *decoder) report(at Position, path, message, hint string) {
-	d.failed[path] = true
-	d.errs = append(d.errs, Error{Position: at, Path: path, Message: message, Hint: hint})
-}
-
-// failedIn reports whether path or one of its fields has a problem.
-func (d *decoder) failedIn(path string, fields ...string) bool {
-	return d.failed[path] || slices.ContainsFunc(fields, func(f string) bool { return d.failed[path+"."+f] })
+	return &decoder{file: newFileErrors(file), shapes: map[reflect.Type][]field{}}
 }
 
 // wrong reports what is wrong with n, the value that is being decoded.
 func (d *decoder) wrong(n *node, message, hint string) {
-	d.report(d.position(n), string(d.path), message, hint)
-}
-
-// at returns where path was written or, for one that was left out, the nearest
-// of its parents.
-func (d *decoder) at(path string) Position {
-	for {
-		if pos, ok := d.seen[path]; ok {
-			return pos
-		}
-		end := strings.LastIndexAny(path, ".[")
-		if end < 0 {
-			return Position{d.file, 1, 1}
-		}
-		path = path[:end]
-	}
+	d.file.report(d.position(n), string(d.path), message, hint)
 }
 
 func (d *decoder) position(n *node) Position {
-	return Position{d.file, int(n.line), int(n.column)}
+	return Position{d.file.name, int(n.line), int(n.column)}
 }
 
 // field goes to a field of the value that is being decoded, and back leaves it.
@@ -83,7 +55,7 @@ func (d *decoder) fieldsOf(t reflect.Type) []field {
 }
 
 // located is for values of which there may be a hundred thousand: those remember where
-// they were written themselves, and what is inside them is not in decoder.seen.
+// they were written themselves, and what is inside them is not in fileErrors.seen.
 type located struct{ line, column int32 }
 
 func (l *located) locate(n *node) { l.line, l.column = n.line, n.column }
@@ -103,7 +75,7 @@ func (d *decoder) value(n *node, v reflect.Value, r rule) {
 		d.within++
 		defer func() { d.within-- }()
 	} else if d.within == 0 {
-		d.seen[string(d.path)] = d.position(n)
+		d.file.seen[string(d.path)] = d.position(n)
 	}
 	if !d.plain(n) {
 		return
@@ -175,7 +147,7 @@ func (d *decoder) structure(n *node, v reflect.Value, r rule) {
 			d.wrong(key, fmt.Sprintf("appears twice, first in line %d", first), "keep one")
 		case i < 0:
 			unknown = d.unknownField(key, fields, lines, unknown)
-			d.failed[string(d.path[:back])] = true // it may be one that a check misses
+			d.file.failed[string(d.path[:back])] = true // it may be one that a check misses
 		default:
 			lines[i] = key.line
 			d.value(value, v.FieldByIndex(fields[i].index), fields[i].rule)

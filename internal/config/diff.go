@@ -60,7 +60,7 @@ func (s Source) trees() ([]*node, error) {
 		d := newDecoder(f.Path)
 		root := d.root(f.Text, "examples/host-a.yaml")
 		if root == nil {
-			return nil, d.errs
+			return nil, d.file.errs
 		}
 		if i == 0 {
 			upgrade(root)

@@ -13,7 +13,7 @@ const maxIncludes = 64
 // policySource is a part of the firewall's policy: of the edge's own file, or of one that
 // it includes.
 type policySource struct {
-	*decoder
+	file   *fileErrors
 	prefix string // of paths in it
 	*policy
 }
@@ -25,18 +25,18 @@ func (d *decoder) policies(doc *document, f *files) []policySource {
 	if fw == nil {
 		return nil
 	}
-	list := []policySource{{d, "spec.firewall.", &fw.policy}}
+	list := []policySource{{d.file, "spec.firewall.", &fw.policy}}
 	if len(fw.Include) > maxIncludes {
 		const path = "spec.firewall.include"
-		d.report(d.at(path), path, fmt.Sprintf("%d files, at most %d", len(fw.Include), maxIncludes), "put more rules into one")
+		d.file.problem(path, fmt.Sprintf("%d files, at most %d", len(fw.Include), maxIncludes), "put more rules into one")
 		return list
 	}
 	for i, name := range fw.Include {
 		path := fmt.Sprintf("spec.firewall.include[%d]", i)
 		switch {
-		case name == "" && d.failed[path]:
+		case name == "" && d.file.failed[path]:
 		case f == nil:
-			d.report(d.at(path), path, "a file cannot be included here", "put its groups, services and sections into this one")
+			d.file.problem(path, "a file cannot be included here", "put its groups, services and sections into this one")
 		default:
 			if source, ok := d.include(path, name, f); ok {
 				list = append(list, source)
@@ -56,12 +56,27 @@ func (d *decoder) include(path, name string, f *files) (policySource, bool) {
 		case !errors.Is(err, fs.ErrNotExist):
 			hint = "give the path of a file that can be read"
 		}
-		d.report(d.at(path), path, oneLine(err.Error()), hint)
+		d.file.problem(path, oneLine(err.Error()), hint)
 		return policySource{}, false
 	}
-	p := policySource{newDecoder(file), "", &policy{}}
-	if root := p.root(data, "examples/policy.json"); root != nil {
-		p.value(root, reflect.ValueOf(p.policy).Elem(), rule{})
+	inner := newDecoder(file)
+	p := policySource{inner.file, "", &policy{}}
+	if root := inner.root(data, "examples/policy.json"); root != nil {
+		inner.value(root, reflect.ValueOf(p.policy).Elem(), rule{})
 	}
 	return p, true
+}
+
+// complain reports about an item of a source.
+func (s policySource) complain(at located, path, message, hint string) {
+	s.file.report(s.place(at), s.prefix+path, message, hint)
+}
+
+// twice complains about the name of the item at path, which the first one has too.
+func (s policySource) twice(name ownName, path, noun string, first Position) {
+	s.complain(name.located, path+".name", fmt.Sprintf("%s %q already exists (%s)", noun, name.text, first), "names of "+noun+"s are unique")
+}
+
+func (s policySource) place(at located) Position {
+	return Position{s.file.name, max(1, int(at.line)), max(1, int(at.column))}
 }

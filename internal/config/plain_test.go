@@ -25,7 +25,7 @@ func samePlain(t *testing.T, data []byte) (taken bool) {
 	d := newDecoder("f")
 	want := d.onlyDocument(file, Position{"f", 1, 1}, "")
 	if want == nil {
-		t.Fatalf("it has more or less than one document: %v\n%q", d.errs, data)
+		t.Fatalf("it has more or less than one document: %v\n%q", d.file.errs, data)
 	}
 	if !reflect.DeepEqual(*want, got) {
 		t.Fatalf("other nodes than the YAML parser's:\n%s\nof\n%q", cmp.Diff(*want, got, cmp.AllowUnexported(node{})), data)

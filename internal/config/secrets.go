@@ -54,14 +54,14 @@ func (secretFile) JSONSchema() *jsonschema.Schema {
 
 // secrets are read from their files into the document, which has either them or the files.
 type secrets struct {
-	*decoder
+	file     *fileErrors
 	files    *files
 	inline   []string // paths of those that the file itself has
 	warnings []string
 }
 
 func (d *decoder) secrets(doc *document, f *files) *secrets {
-	s := &secrets{decoder: d, files: f}
+	s := &secrets{file: d.file, files: f}
 	if b := doc.Spec.BGP; b != nil {
 		for i := range b.Neighbours {
 			n := &b.Neighbours[i]
@@ -80,32 +80,32 @@ func (d *decoder) secrets(doc *document, f *files) *secrets {
 
 // one reads the secret at path from file, where there is one.
 func (s *secrets) one(path string, file secretFile, into scalar) {
-	_, inline := s.seen[path]
+	_, inline := s.file.seen[path]
 	at := path + "File"
-	if inline && !s.failed[path] {
+	if inline && !s.file.failed[path] {
 		s.inline = append(s.inline, path)
 	}
 	switch {
 	case file == "":
 		return
 	case inline:
-		s.report(s.at(at), at, "the secret is already in the configuration ("+path+")", "keep one of both")
+		s.file.problem(at, "the secret is already in the configuration ("+path+")", "keep one of both")
 		return
 	case s.files == nil:
-		s.report(s.at(at), at, "a file cannot be read here", "write the secret itself")
+		s.file.problem(at, "a file cannot be read here", "write the secret itself")
 		return
 	}
 	name, data, mode, err := s.files.secret(string(file))
 	switch {
 	case err != nil:
-		s.report(s.at(at), at, oneLine(err.Error()), "give the path of a file that can be read, relative to the directory of this file or to $"+credentialsVariable)
+		s.file.problem(at, oneLine(err.Error()), "give the path of a file that can be read, relative to the directory of this file or to $"+credentialsVariable)
 		return
 	case len(data) > maxSecretFile:
-		s.report(s.at(at), at, fmt.Sprintf("%s has more than %d bytes", name, maxSecretFile), "give a file that holds the secret alone")
+		s.file.problem(at, fmt.Sprintf("%s has more than %d bytes", name, maxSecretFile), "give a file that holds the secret alone")
 		return
 	}
 	if p := into.parse(string(bytes.TrimRight(data, "\r\n"))); p != nil {
-		s.report(s.at(at), at, name+": "+p.message, p.hint)
+		s.file.problem(at, name+": "+p.message, p.hint)
 	}
 	if isPublic(mode) {
 		s.warnings = append(s.warnings, fmt.Sprintf("%s holds a secret, and other users may read it: chmod o-r %s", name, name))
@@ -118,7 +118,7 @@ func (s *secrets) warn(mode fs.FileMode) []string {
 		return s.warnings
 	}
 	return append(s.warnings, fmt.Sprintf("%s holds a secret (%s), and other users may read it: chmod o-r %s, or put the secret into a file of its own",
-		s.file, s.inline[0], s.file))
+		s.file.name, s.inline[0], s.file.name))
 }
 
 func isPublic(mode fs.FileMode) bool { return mode&0o004 != 0 }

@@ -59,3 +59,16 @@ func distance(a, b string) int {
 	}
 	return above[len(b)]
 }
+
+// suggester bounds the work for files that have the same mistake a hundred thousand times.
+type suggester struct {
+	compared int // names with one that is misspelled
+}
+
+func (s *suggester) suggest(word string, n nameSet, noun string) string {
+	const most = 1e6
+	if s.compared += 1 + len(n.list); s.compared > most {
+		return fmt.Sprintf("there are %d %s", len(n.list), noun)
+	}
+	return suggest(word, n.list, noun)
+}

@@ -32,7 +32,7 @@ func (a *hostAddress) parse(text string) *problem {
 // JSONSchema is called by the reflector.
 func (hostAddress) JSONSchema() *jsonschema.Schema { return addressSchema() }
 
-// remoteRef is another edge: one of its tunnel endpoints, or its name. The checker
+// remoteRef is another edge: one of its tunnel endpoints, or its name. remoteChecker
 // makes Addr the edge's first address.
 type remoteRef struct {
 	netip.Addr

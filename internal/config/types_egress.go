@@ -69,8 +69,8 @@ func (poolRange) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^[0-9A-Fa-f.:]+( *- *[0-9A-Fa-f.:]+)?$`}
 }
 
-// memberRef is an edge, perhaps this one: its name, or one of its tunnel endpoints. The
-// checker makes Addr the edge's first address.
+// memberRef is an edge, perhaps this one: its name, or one of its tunnel endpoints. A
+// remoteChecker makes Addr the edge's first address.
 type memberRef struct{ remoteRef }
 
 func (r *memberRef) parse(text string) *problem {

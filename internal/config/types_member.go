@@ -15,8 +15,8 @@ const anything = "any"
 
 const memberHint = `write an address, a network like 10.0.0.0/24, a range like 10.0.0.5-10.0.0.9, a MAC address, the name of a group, or {segment: …}, {port: …}, {labels: …}`
 
-// groupMember is what groups consist of and rules match: a word, or one field of its form. The
-// checker makes a member of the model of the form.
+// groupMember is what groups consist of and rules match: a word, or one field of its form. A
+// memberChecker makes a member of the model of the form.
 type groupMember struct {
 	located
 	model   overlay.Member

@@ -29,7 +29,7 @@ const ipProtocol = "ip"
 
 const serviceHint = `write tcp/443, "udp/53,5353", tcp/8000-8999, icmp/8, a protocol, ip/47, the name of a service, or {protocol: tcp, sourcePorts: …}`
 
-// service is a kind of traffic: a word, or a mapping, of which the checker makes the same.
+// service is a kind of traffic: a word, or a mapping, of which serviceChecker makes the same.
 type service struct {
 	located
 	model   overlay.Service
