@@ -147,6 +147,8 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, func(r runRequest) (report, error) { return a.runner.run(a.ctx, r.Role) })
 	case opWatch:
 		return with(m, func(w watchRequest) (Watched, error) { return a.watch(w.Duration) })
+	case opAdapter:
+		return with(m, adapterOf)
 	case opSet:
 		return with(m, a.set)
 	case opSwitch:
