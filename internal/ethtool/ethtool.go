@@ -196,6 +196,65 @@ func (t *Tool) Coalesce(name string) (c Coalesce, err error) {
 	return c, err
 }
 
+// SetRing asks for queues of so many frames. Drivers may round them, and may drop the link for a
+// moment.
+func (t *Tool) SetRing(name string, rx, tx uint32) error {
+	return t.edit(name, unix.ETHTOOL_GRINGPARAM, unix.ETHTOOL_SRINGPARAM, 36, func(m message) {
+		m.put(20, rx)
+		m.put(32, tx)
+	})
+}
+
+// SetCoalesce asks for a rule for interrupts. Its other parts stay.
+func (t *Tool) SetCoalesce(name string, c Coalesce) error {
+	return t.edit(name, unix.ETHTOOL_GCOALESCE, unix.ETHTOOL_SCOALESCE, 92, func(m message) {
+		m.put(4, c.RxCoalesceUsecs)
+		m.put(40, c.UseAdaptiveRxCoalesce)
+	})
+}
+
+// Flow types of RSSFields.
+const (
+	UDPv4 = 2 // UDP_V4_FLOW
+	UDPv6 = 6 // UDP_V6_FLOW
+)
+
+// Fields of a packet that RSS hashes: RXH_IP_SRC and so on.
+const (
+	HashSource      = 1 << 4
+	HashDestination = 1 << 5
+	HashPorts       = 1<<6 | 1<<7 // the first four bytes behind IP
+)
+
+// RSSFields are the fields that choose the queue of a flow type's packets.
+func (t *Tool) RSSFields(name string, flow uint32) (fields uint64, err error) {
+	err = t.ask(name, unix.ETHTOOL_GRXFH, rxnfcLength, func(m message) { m.put(4, flow) }, func(m message) { fields = m.long(8) })
+	return fields, err
+}
+
+// SetRSSFields asks for them.
+func (t *Tool) SetRSSFields(name string, flow uint32, fields uint64) error {
+	return t.ask(name, unix.ETHTOOL_SRXFH, rxnfcLength, func(m message) {
+		m.put(4, flow)
+		m.putLong(8, fields)
+	}, nil)
+}
+
+// rxnfcLength is that of struct ethtool_rxnfc.
+const rxnfcLength = 192
+
+// edit changes a part of what the kernel has.
+func (t *Tool) edit(name string, get, set uint32, size int, change func(message)) error {
+	was := make(message, size)
+	if err := t.ask(name, get, size, nil, func(m message) { copy(was, m) }); err != nil {
+		return err
+	}
+	return t.ask(name, set, size, func(m message) {
+		copy(m[4:], was[4:])
+		change(m)
+	}, nil)
+}
+
 // Stats are the counters of the driver.
 func (t *Tool) Stats(name string) (map[string]uint64, error) {
 	names, err := t.names(name, setStats)

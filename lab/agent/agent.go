@@ -150,6 +150,8 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, func(w watchRequest) (Watched, error) { return a.watch(w.Duration) })
 	case opProfile:
 		return with(m, a.profile)
+	case opAdapter:
+		return with(m, adapterOf)
 	case opSet:
 		return with(m, a.set)
 	case opSwitch:

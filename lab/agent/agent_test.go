@@ -27,6 +27,9 @@ func TestChangeText(t *testing.T) {
 		"net.ipv6.conf.eth0.accept_ra=0":            {Sysctl: "net.ipv6.conf.eth0.accept_ra", Value: "0"},
 		"a-name-with-dashes:tx-gso-partial=on":      {Interface: "a-name-with-dashes", Feature: "tx-gso-partial", On: true},
 		"net.netfilter.nf_conntrack_max=1":          {Sysctl: "net.netfilter.nf_conntrack_max", Value: "1"},
+		"eth1:rx-ring=4096":                         {Interface: "eth1", Setting: RxRing, Value: "4096"},
+		"eth1:udp6-hash=ports":                      {Interface: "eth1", Setting: UDPHash6, Value: HashPorts},
+		"eth1:adaptive-rx=off":                      {Interface: "eth1", Setting: AdaptiveRx, Value: "off"},
 		"x0:mtu=1400":                               {Interface: "x0", MTU: 1400},
 		"net.core.somaxconn=4096":                   {Sysctl: "net.core.somaxconn", Value: "4096"},
 		"eth0:tx-tcp-segmentation=on":               {Interface: "eth0", Feature: "tx-tcp-segmentation", On: true},
@@ -38,7 +41,7 @@ func TestChangeText(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, c, err)
 		}
 	}
-	for _, text := range []string{"", "eth0", "eth0=on", "eth0:=on", ":rx-gro=on", "eth0:rx-gro=yes", "kernel.panic=1", "net.=", "net..=1"} {
+	for _, text := range []string{"", "eth0", "eth0=on", "eth0:=on", ":rx-gro=on", "eth0:rx-gro=yes", "kernel.panic=1", "net.=", "net..=1", "eth1:rx-ring=0", "eth1:udp4-hash=all"} {
 		if err := new(Change).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is no error", text)
 		}
@@ -61,7 +64,7 @@ func FuzzSysctlPath(f *testing.F) {
 func TestAllowed(t *testing.T) {
 	carriers := []string{"br0", "eth0.7", "eth0"}
 	for text, want := range map[string]bool{
-		"eth1:rx-gro=off": true, "eth1:mtu=1400": true, "eth0:mtu=1400": false, "eth0:rx-gro=off": false, "br0:rx-gro=off": false,
+		"eth1:rx-gro=off": true, "eth1:rx-ring=64": true, "eth0:rx-ring=64": false, "eth1:mtu=1400": true, "eth0:mtu=1400": false, "eth0:rx-gro=off": false, "br0:rx-gro=off": false,
 		"net.ipv4.conf.eth1.forwarding=1": true, "net.ipv4.conf.eth0/7.forwarding=1": false, "net.ipv6.neigh.br0.ucast_solicit=1": false,
 		"net.ipv4.conf.all.forwarding=1": false, "net.ipv4.tcp_mtu_probing=1": true, "net.ipv4.conf.default.forwarding=1": true,
 	} {

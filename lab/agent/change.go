@@ -19,13 +19,17 @@ import (
 )
 
 // Change is a setting of a machine for the time of a session: IFACE:FEATURE=on or off (an offload,
-// by ethtool -k's kernel name), IFACE:mtu=BYTES, or a sysctl of the network, net.KEY=VALUE.
+// by ethtool -k's kernel name), IFACE:mtu=BYTES, IFACE:SETTING=VALUE of its adapter, or a sysctl of
+// the network, net.KEY=VALUE.
 type Change struct {
 	Interface, Feature string
 	On                 bool
 	MTU                int // bytes; of the interface, which has no feature then
 
-	Sysctl, Value string // the name with dots; a slash stands for a dot in a word of it
+	Setting string // of the adapter, one of Settings
+
+	Sysctl string // the name with dots; a slash stands for a dot in a word of it
+	Value  string // of a sysctl or a setting
 }
 
 // MarshalText writes what UnmarshalText reads.
@@ -39,28 +43,36 @@ func (c *Change) UnmarshalText(text []byte) error {
 		return wrong
 	}
 	if strings.HasPrefix(key, "net.") {
-		*c = Change{Sysctl: key, Value: value}
-		if !strings.HasPrefix(c.sysctlPath(), "/proc/sys/net/") {
+		if *c = (Change{Sysctl: key, Value: value}); !strings.HasPrefix(c.sysctlPath(), "/proc/sys/net/") {
 			return wrong
 		}
 		return nil
 	}
-	iface, feature, found := strings.Cut(key, ":")
-	if !found || iface == "" || feature == "" || strings.ContainsAny(iface, "/ ") {
+	iface, what, found := strings.Cut(key, ":")
+	if !found || iface == "" || what == "" || strings.ContainsAny(iface, "/ ") {
 		return wrong
 	}
-	if feature == "mtu" {
+	return c.ofInterface(iface, what, value, wrong)
+}
+
+// ofInterface reads what of an interface is to get a value.
+func (c *Change) ofInterface(iface, what, value string, wrong error) error {
+	switch {
+	case what == "mtu":
 		bytes, err := strconv.Atoi(value)
 		if err != nil || bytes < leastMTU || bytes > mostMTU {
-			return fmt.Errorf("%q is no MTU from %d to %d bytes", text, leastMTU, mostMTU)
+			return fmt.Errorf("%s:mtu=%s is no MTU from %d to %d bytes", iface, value, leastMTU, mostMTU)
 		}
 		*c = Change{Interface: iface, MTU: bytes}
-		return nil
-	}
-	if value != "on" && value != "off" {
+	case slices.Contains(Settings(), what):
+		*c = Change{Interface: iface, Setting: what, Value: value}
+		_, err := parseSetting(what, value)
+		return err
+	case value == onOff(true) || value == onOff(false):
+		*c = Change{Interface: iface, Feature: what, On: value == onOff(true)}
+	default:
 		return wrong
 	}
-	*c = Change{Interface: iface, Feature: feature, On: value == "on"}
 	return nil
 }
 
@@ -69,6 +81,8 @@ func (c Change) String() string {
 	switch {
 	case c.Sysctl != "":
 		return c.Sysctl + "=" + c.Value
+	case c.Setting != "":
+		return c.Interface + ":" + c.Setting + "=" + c.Value
 	case c.MTU != 0:
 		return fmt.Sprintf("%s:mtu=%d", c.Interface, c.MTU)
 	case c.On:
@@ -109,7 +123,7 @@ func (c Change) allowed(carriers []string) error {
 // undo is how something was before a change.
 type undo struct {
 	Change Change `json:"change,omitzero"`
-	Old    string `json:"old,omitempty"` // of a sysctl
+	Old    string `json:"old,omitempty"` // of a sysctl or a setting
 
 	OldMTU    int             `json:"old_mtu,omitempty"`
 	Index     int             `json:"index,omitempty"` // tells the interface from a later one of its name
@@ -131,12 +145,12 @@ func (u undo) name() string {
 // covers says whether undoing u undoes what o would.
 func (u undo) covers(o undo) bool {
 	return u.Off == o.Off && u.Change.Sysctl == o.Change.Sysctl && u.Change.Interface == o.Change.Interface && u.Index == o.Index &&
-		(u.Change.MTU == 0) == (o.Change.MTU == 0)
+		u.Change.Setting == o.Change.Setting && (u.Change.MTU == 0) == (o.Change.MTU == 0)
 }
 
 // String is for people.
 func (u undo) String() string {
-	if u.Change.Sysctl != "" {
+	if u.Change.Sysctl != "" || u.Change.Setting != "" {
 		return fmt.Sprintf("%s (is %s)", u.Change, u.Old)
 	}
 	if u.Change.MTU != 0 {
@@ -162,6 +176,11 @@ func (c Change) look() (undo, error) {
 		return u, fmt.Errorf("interface %s: %w", c.Interface, err)
 	}
 	u.Index = dev.Index
+	if c.Setting != "" {
+		s, err := lookSetting(c.Interface, c.Setting)
+		u.Old = s.Value
+		return u, err
+	}
 	if c.MTU != 0 {
 		u.OldMTU = dev.MTU
 		return u, nil
@@ -179,6 +198,9 @@ func (c Change) look() (undo, error) {
 func (c Change) make() error {
 	if c.Sysctl != "" {
 		return os.WriteFile(c.sysctlPath(), []byte(c.Value), 0)
+	}
+	if c.Setting != "" {
+		return makeSetting(c.Interface, c.Setting, c.Value)
 	}
 	if c.MTU != 0 {
 		return setMTU(c.Interface, c.MTU)
@@ -204,6 +226,9 @@ func (u undo) restore() error {
 	dev, err := net.InterfaceByName(u.Change.Interface)
 	if err != nil || dev.Index != u.Index {
 		return nil
+	}
+	if u.Change.Setting != "" {
+		return makeSetting(u.Change.Interface, u.Change.Setting, u.Old)
 	}
 	if u.Change.MTU == 0 {
 		return u.restoreFeatures()

@@ -121,7 +121,7 @@ func (l *ledger) load() error {
 		return err
 	}
 	if err := json.Unmarshal(data, &l.undos); err != nil {
-		return fmt.Errorf("%s: %w (compare it with ethtool -k and sysctl, and remove it by hand)", l.path(), err)
+		return fmt.Errorf("%s: %w (compare it with ethtool and sysctl, and remove it by hand)", l.path(), err)
 	}
 	runs := func(u undo) bool { return u.Off != "" }
 	if slices.ContainsFunc(l.undos, runs) && !writtenByUs(l.path()) {

@@ -17,6 +17,7 @@ const (
 	opEnd     = "end"     // kill a server
 	opRun     = "run"     // run a client to its end
 	opWatch   = "watch"
+	opAdapter = "adapter" // what of an interface can be changed
 	opSet     = "set"
 	opSwitch  = "switch"
 	opBye     = "bye"

@@ -236,6 +236,14 @@ func (s *Session) Watch(ctx context.Context, d time.Duration) (w Watched, err er
 	return w, err
 }
 
+// Adapter says what of an interface can be changed, and how it is.
+func (s *Session) Adapter(ctx context.Context, iface string) (a Adapter, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	err = s.call(ctx, opAdapter, iface, &a)
+	return a, err
+}
+
 // Set makes changes until the session ends, all or none, and returns them with what was before;
 // a dry run only says so.
 func (s *Session) Set(ctx context.Context, changes []Change, dryRun bool) (lines []string, err error) {

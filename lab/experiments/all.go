@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment/mtu"
 	mtuplaces "github.com/selvage/selvage/lab/experiment/mtu/places"
 	"github.com/selvage/selvage/lab/experiment/offload"
+	offloadplaces "github.com/selvage/selvage/lab/experiment/offload/places"
 	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	"github.com/selvage/selvage/lab/result"
 )
@@ -32,6 +33,7 @@ func All() []experiment.Experiment {
 		latency.Experiment(),
 		latencyplaces.Experiment(),
 		offload.Experiment(),
+		offloadplaces.Experiment(),
 		failover.Experiment(),
 		converge.Experiment(),
 		egress.Experiment(),

@@ -33,8 +33,9 @@ type BulkSink struct{ bulkFlags }
 // BulkSource writes to a number of connections for the duration.
 type BulkSource struct {
 	bulkFlags
-	MSS  int   `default:"0" help:"segment size to ask for in bytes, 0 for TCP's own"`
-	Rate int64 `default:"0" help:"most bits of payload a second, of all connections; 0 for as many as there can be"`
+	MSS   int   `default:"0" help:"segment size to ask for in bytes, 0 for TCP's own"`
+	Write int   `default:"131072" help:"bytes of a write"`
+	Rate  int64 `default:"0" help:"most bits of payload a second, of all connections; 0 for as many as there can be"`
 }
 
 // bulkReport is what either process prints.
@@ -155,7 +156,7 @@ func (s *BulkSource) Run() error {
 		if err := conn.SetWriteDeadline(t.began.Add(s.Duration)); err != nil {
 			return err
 		}
-		wait.Go(func() { failed[i] = fill(conn, t) })
+		wait.Go(func() { failed[i] = fill(conn, t, s.Write) })
 	}
 	wait.Wait()
 	sockets := make([]Socket, len(conns))
@@ -233,12 +234,12 @@ func (f bulkFlags) dial(mss int) (*net.TCPConn, error) {
 
 // fill writes until the deadline. It counts what the kernel took of each write at
 // once: into a black hole only the first goes, and in part.
-func fill(conn *net.TCPConn, t *tally) error {
+func fill(conn *net.TCPConn, t *tally, size int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
 	}
-	buffer := make([]byte, bulkBuffer)
+	buffer := make([]byte, max(1, size))
 	for {
 		var failed error
 		err := raw.Write(func(fd uintptr) (done bool) {

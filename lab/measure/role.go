@@ -23,7 +23,7 @@ type Role struct {
 	Warmup   time.Duration `json:"warmup,omitempty"`  // rr and crr, of the client
 	Reverse  bool          `json:"reverse,omitempty"` // bulk: from the server to the client
 	Streams  int           `json:"streams,omitempty"` // bulk
-	Size     int           `json:"size,omitempty"`    // bytes of a request and its response, of a datagram, or of the largest packet to try
+	Size     int           `json:"size,omitempty"`    // bytes of a request and its response, of a datagram, of a write (bulk; 0 is 128 KiB), or of the largest packet to try
 	Flows    int           `json:"flows,omitempty"`   // size: source ports
 	Rate     int64         `json:"rate,omitempty"`    // most bits a second in frames; 0 is no limit
 }
@@ -81,6 +81,9 @@ func (r Role) bulk() []string {
 	argv := []string{"lab-bulk-sink"}
 	if r.Sends() {
 		argv = []string{"lab-bulk-source", fmt.Sprintf("--rate=%d", int64(payloadShare*float64(r.Rate)))}
+		if r.Size > 0 {
+			argv = append(argv, flags("write", r.Size)...)
+		}
 	}
 	return append(argv, flags("duration", r.Duration, "interval", bulkInterval, "streams", max(1, r.Streams), "reverse", r.Reverse)...)
 }

@@ -29,6 +29,9 @@ type Plan struct {
 	Parameters result.Parameters // what this experiment has besides the places
 	// Words are for the first line of progress.
 	Words string
+	// Explore finds out, before the first line of progress, what the steps depend on. nil is nothing,
+	// and a dry run does not.
+	Explore func(context.Context, *Sessions, *result.Result) error
 	// Prepare makes the changes that are there from the first slice to the last, or in a dry run
 	// prints them. nil is none.
 	Prepare func(context.Context, *Sessions, *result.Result, *experiment.Progress) error
@@ -68,6 +71,11 @@ func (p Plan) measure(ctx context.Context, console *experiment.Console, began ti
 	s, err := Open(ctx, console, p.Flags, p.Roles...)
 	if err != nil {
 		return r, err
+	}
+	if p.Explore != nil {
+		if err := p.Explore(ctx, s, &r); err != nil {
+			return r, experiment.Removed(ctx, err, s.Close())
+		}
 	}
 	steps := p.Steps(s)
 	progress := experiment.NewProgress(console.Err, len(steps))

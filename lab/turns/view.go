@@ -158,8 +158,12 @@ func Bars(title, unit string, bars []Bar) chart.Figure {
 
 // WriteRows writes rows for a terminal, by metric, with the ratio or difference of each.
 func WriteRows(b *strings.Builder, rows []result.Row, metrics []stats.Metric) {
+	wide := 15
+	for _, row := range rows {
+		wide = max(wide, len(row.Case))
+	}
 	for _, m := range metrics {
-		head := fmt.Sprintf("%-38s %9s  %-19s %3s  %s\n", m.Title+", "+m.Unit, "median", "interval", "n", "against")
+		head := fmt.Sprintf("%-*s %9s  %-19s %3s  %s\n", 23+wide, m.Title+", "+m.Unit, "median", "interval", "n", "against")
 		for _, row := range rows {
 			if row.Metric != m.Name || m.Case != "" && row.Case != m.Case {
 				continue
@@ -167,7 +171,7 @@ func WriteRows(b *strings.Builder, rows []result.Row, metrics []stats.Metric) {
 			b.WriteString(head)
 			head = ""
 			interval := fmt.Sprintf("[%s, %s]", stats.In(row.Lo, row.Unit), stats.In(row.Hi, row.Unit))
-			line := fmt.Sprintf("  %-20s %-15s %9s  %-19s %3d  %s", row.Target, row.Case, stats.In(row.Median, row.Unit), interval, row.N, against(row, m))
+			line := fmt.Sprintf("  %-20s %-*s %9s  %-19s %3d  %s", row.Target, wide, row.Case, stats.In(row.Median, row.Unit), interval, row.N, against(row, m))
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 		if head == "" {

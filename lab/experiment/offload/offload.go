@@ -13,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/offload/places"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -34,7 +35,7 @@ type Command struct {
 	Ways    []string                `placeholder:"WAY" help:"one-way, both-ways; both by default."`
 	Where   []string                `placeholder:"ROLE" enum:"ports,underlay,tunnel" default:"ports,underlay" help:"Interfaces whose offloads are switched: ${enum}, the last being the kernel's own tunnel device and bridge; ${default} by default."`
 	Quick   bool                    `help:"In less than three minutes: sizes 1, 8 and 64, states all-on, all-off, tso-off and csum-off, one way, 3 rounds."`
-	Rounds  int                     `default:"5" help:"Samples of each target and case."`
+	Rounds  int                     `default:"5" help:"Samples of each target and case; ${default}, and 10 between places."`
 
 	experiment.Destination
 
@@ -46,7 +47,12 @@ type Command struct {
 	Duration      time.Duration `group:"Samples" default:"1s" help:"Duration of a sample, in whole seconds."`
 	Patience      time.Duration `group:"Samples" default:"0s" help:"How long to wait before a sample for the machine to become quiet; by default not at all."`
 	SelvageBinary string        `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
+
+	Places places.Command `embed:""`
 }
+
+// placesRounds are the rounds between places: a difference needs at least stats.LeastPairs.
+const placesRounds = 10
 
 // Ways of the streams.
 const (
@@ -56,6 +62,17 @@ const (
 
 // Validate checks what belongs together and fills in what was left to defaults.
 func (c *Command) Validate() error {
+	if !c.Places.Given {
+		return c.validateNetworks()
+	}
+	if !c.Places.RoundsGiven {
+		c.Rounds = placesRounds
+	}
+	return c.Places.Check(c.Rounds)
+}
+
+// validateNetworks is Validate for networks that the lab builds.
+func (c *Command) validateNetworks() error {
 	c.fill()
 	if err := experiment.CheckNames(c.Targets, []string{"kernel", "selvage"}); err != nil {
 		return err
@@ -154,6 +171,9 @@ func (c *Command) innerMTU() int {
 // Run measures, writes result and report and prints the summary. When ctx ends it keeps the
 // samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
+	if c.Places.Given {
+		return c.Places.Run(ctx, console, c.Rounds, c.Destination)
+	}
 	restoreSwitched(ctx, console.Err)
 	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }

@@ -82,7 +82,7 @@ func (v view) Groups() []streamGroup {
 	for _, s := range v.grouped() {
 		g := streamGroup{Title: v.group(s)}
 		for _, chart := range v.charts(s) {
-			if f, ok := v.drawn(chart); ok {
+			if f, ok := chart.Figure(v.Color); ok {
 				g.Figures = append(g.Figures, f)
 			}
 		}

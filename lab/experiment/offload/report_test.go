@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/lab/chart"
 	"github.com/selvage/selvage/lab/experiment/experimenttest"
 	"github.com/selvage/selvage/lab/result"
 )
@@ -67,12 +68,12 @@ func TestOffloadCharts(t *testing.T) {
 		}
 	}
 	// A bar that goes down has its axis below zero.
-	down := bundleChart{title: "x", bundles: []bundle{{label: "a", bars: []bundled{{row: result.Row{Median: 0.5, Lo: 0.4, Hi: 0.6, N: 3}, name: "kernel", words: "kernel", percent: true}}}}}
-	f, ok := v.drawn(down)
+	down := chart.BundleChart{Title: "x", Bundles: []chart.Bundle{{Label: "a", Bars: []chart.Bundled{{Row: result.Row{Median: 0.5, Lo: 0.4, Hi: 0.6, N: 3}, Name: "kernel", Words: "kernel", Percent: true}}}}}
+	f, ok := down.Figure(v.Color)
 	if !ok || !strings.Contains(string(f.Wide), ">-") {
 		t.Errorf("%s", f.Wide)
 	}
-	if _, ok := v.drawn(bundleChart{bundles: []bundle{{label: "a"}}}); ok {
+	if _, ok := (chart.BundleChart{Bundles: []chart.Bundle{{Label: "a"}}}).Figure(v.Color); ok {
 		t.Error("a chart without bars was drawn")
 	}
 }
