@@ -23,6 +23,8 @@ func TestBGPRoutesWithoutRoom(t *testing.T) {
 		w.failing["put routes"] = rib.WithNoRoom(errFake, rib.NoRoom{Routes: []rib.Place{{Router: "tenant", Prefix: prefix("10.8.0.0/16")}}})
 		w.failing["apply"] = errFake // which would have room
 	})
+	// Tables that were under way before had room for all.
+	w.within("tables cannot be applied any more", func() bool { return w.problem(c, applyTables) })
 	w.receive(prefixAt(far, "10.8.0.0/16", farMAC))
 	unused := func() []api.BGPRouteInfo {
 		list, err := c.BGP().Routes(ctx, api.BGPRouteQuery{Unused: true})

@@ -59,13 +59,13 @@ func (c *Command) watchDevices(ctx context.Context, o place.Options, began time.
 		pattern := regexp.MustCompile(c.WatchPattern[i]) // Validate has compiled it
 		d.wait.Go(func() {
 			everyPace(ctx, func() {
-				ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer in %s", askTime))
+				question, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer in %s", askTime))
 				defer cancel()
 				asked := time.Now()
-				answer, err := place.Ask(ctx, p, o, device.Command)
+				answer, err := place.Ask(question, p, o, device.Command)
 				at := asked.Add(time.Since(asked) / 2).Sub(began).Seconds()
-				if errors.Is(err, context.Canceled) {
-					return // the run is over
+				if ctx.Err() != nil {
+					return // the run is over, and with it the question, whatever its error says
 				}
 				note(device, pattern, at, answer, err)
 			})
