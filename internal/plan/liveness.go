@@ -51,6 +51,17 @@ func isPinned(e overlay.Edge, p overlay.Pair) bool {
 	})
 }
 
+// Held are the pairs that answer and are held back after failures.
+func Held(results map[overlay.Pair]bfd.Result) map[overlay.Pair]bool {
+	held := make(map[overlay.Pair]bool)
+	for pair, r := range results {
+		if r.Held {
+			held[pair] = true
+		}
+	}
+	return held
+}
+
 // Dead are the pairs of e that may not be used, of what a bfd.Monitor knows. A remote
 // that answers on one path speaks BFD, so its other paths that never answered are
 // not to be trusted: one may have died before this process started. The same holds of the next hops

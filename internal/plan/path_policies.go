@@ -25,8 +25,10 @@ type Facts struct {
 	Vias map[overlay.Pair][]overlay.Via
 	// Probed are path MTUs in bytes of an IP packet; what is missing is not known.
 	Probed map[overlay.Pair]int
-	// Dead are the pairs that liveness takes out of use, and why.
+	// Dead are the pairs that liveness takes out of use, and why. Those of them that are Held answer, and are not
+	// trusted yet.
 	Dead map[overlay.Pair]string
+	Held map[overlay.Pair]bool
 }
 
 // PathPolicies are the paths of an edge and who takes which.
@@ -48,6 +50,7 @@ type TunnelPath struct {
 	NextMAC overlay.MAC // zero while unresolved
 	Weight  int         // among the next hops of the route; 0 where it is the only one
 	Down    string      // why it is out of use, or ""
+	Held    bool        // it is out of use for its failures alone, and answers
 }
 
 // PathPolicy is how segments with the same TEPs choose among the paths.
@@ -167,14 +170,18 @@ func (f Facts) pathOf(pair overlay.Pair, remote netip.Addr, resolved bool) Tunne
 	if known := f.Probed[pair.Endpoints()]; known > 0 {
 		p.MTU = min(known, path.MTU)
 	}
+	p.Held = p.Down != "" && f.answers(pair) && f.answers(pair.Endpoints())
 	switch {
 	case !isUp(f, path):
-		p.Down = fmt.Sprintf("interface %s is down", path.Interface)
+		p.Down, p.Held = fmt.Sprintf("interface %s is down", path.Interface), false
 	case resolved && path.NextMAC == overlay.MAC{}:
-		p.Down = fmt.Sprintf("next hop %s on %s does not answer", path.Addr, path.Interface)
+		p.Down, p.Held = fmt.Sprintf("next hop %s on %s does not answer", path.Addr, path.Interface), false
 	}
 	return p
 }
+
+// answers reports whether liveness knows nothing worse of a pair than that it failed before.
+func (f Facts) answers(pair overlay.Pair) bool { return f.Dead[pair] == "" || f.Held[pair] }
 
 // carries reports whether tunnels of local may leave the way that this one does.
 func carries(e overlay.Edge, f Facts, local overlay.TEP, path host.Path) bool {
@@ -193,22 +200,29 @@ func isUp(f Facts, path host.Path) bool {
 	return false
 }
 
-// pathGroup divides the flows of team to remote among its live paths. With none alive
+// pathGroup divides the flows of team to remote among its live paths. With none alive those are taken that
+// answer and are held back, for they are better than dead ones; without them
 // it stays as it was: sending nothing helps nobody, and they may be back at once.
 func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote netip.Addr, before PathGroup) (PathGroup, string) {
 	s := PathGroup{Remote: remote}
-	var there, live []overlay.Pair
+	var there, live, held []overlay.Pair
 	weights := make(map[overlay.Pair]int)
 	for _, p := range inOrder(e, all, pathPolicy, remote) {
 		there, weights[p.Pair] = append(there, p.Pair), p.Weight
 		if p.Down == "" {
 			live = append(live, p.Pair)
 		}
+		if p.Held {
+			held = append(held, p.Pair)
+		}
 	}
 	name, problem := nameOf(e, remote), ""
 	switch {
 	case len(there) == 0:
 		return s, fmt.Sprintf("remote %s: no route%s leaves by the interface of its TEP: add one, or correct the remote's addresses", name, from(pathPolicy))
+	case len(live) == 0 && len(held) > 0:
+		live = held
+		problem = fmt.Sprintf("remote %s: all paths%s are dead or held back, those that answer are used: check the network to it", name, from(pathPolicy))
 	case len(live) == 0:
 		s.Stale = true
 		kept := slices.DeleteFunc(slices.Clone(before.Paths), func(p overlay.Pair) bool { return !slices.Contains(there, p) })

@@ -271,6 +271,35 @@ func TestAllDead(t *testing.T) {
 	wantPaths(t, pathGroupOf(t, back), ad)
 }
 
+// With no path alive the ones that answer and are held back are taken, not those that were used last, as long as nothing but
+// their failures speaks against them.
+func TestHeldPathsBeforeDeadOnes(t *testing.T) {
+	e, f := dual(), meshed()
+	f.Dead = map[overlay.Pair]string{ba: "x", bd: "x", ad: "x"}
+	before, _ := plan(t, e, f, PathPolicies{})
+	wantPaths(t, pathGroupOf(t, before), aa)
+	f.Dead[aa] = "x"
+	f.Held = map[overlay.Pair]bool{ba: true, bd: true}
+	after, problems := plan(t, e, f, before)
+	s := pathGroupOf(t, after)
+	wantPaths(t, s, ba, bd)
+	const want = "remote edge-b: all paths are dead or held back, those that answer are used: check the network to it"
+	if s.Stale || len(problems) == 0 || problems[0] != want {
+		t.Errorf("%+v, problems %q", s, problems)
+	}
+	delete(f.Dead, ad)
+	alive, _ := plan(t, e, f, after)
+	wantPaths(t, pathGroupOf(t, alive), ad)
+	f.Dead[ad] = "x"
+	for name, link := range f.Links {
+		link.Up = false
+		f.Links[name] = link
+	}
+	if lost, _ := plan(t, e, f, alive); !pathGroupOf(t, lost).Stale {
+		t.Errorf("held paths without a link are used: %+v", pathGroupOf(t, lost))
+	}
+}
+
 // An edge with one TEP without a name has one path to each remote, by whichever of
 // its interfaces the route leaves.
 func TestPlanOfOneTEP(t *testing.T) {

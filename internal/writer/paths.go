@@ -52,6 +52,7 @@ func (w *Writer) planPaths(s Snapshot, before PathPlan) PathPlan {
 		maps.DeleteFunc(results, func(_ overlay.Pair, r bfd.Result) bool { return r.State == bfd.Unknown })
 	}
 	facts := plan.FactsOf(s.Edge, w.hostOf(s), s.Probed, plan.Dead(s.Edge, results))
+	facts.Held = plan.Held(results)
 	return before.Then(plan.Teamed(s.Edge, facts, before.PathPolicies))
 }
 
