@@ -245,7 +245,7 @@ var place = regexp.MustCompile(`\b(ssh|ns):(?:([\w.-]+)@)?([\w.-]+)`)
 
 // What is looked for in texts: what a host says of itself, USER@HOST, and files and addresses.
 var (
-	hostParameter = regexp.MustCompile(`^(client|server|watch) \w+:`)
+	hostParameter = regexp.MustCompile(`^(client|server|firewall|node|gateway|target|watch) \w+:`)
 	atHost        = regexp.MustCompile(`\b([\w.-]+)@([A-Za-z][\w.-]*)`)
 	file          = regexp.MustCompile(`(^|[\s=,;:"'(])((?:~|\.\.?)?/[^\s,;:"')]+)`)
 	mac           = regexp.MustCompile(`\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b|\b[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\b`)
