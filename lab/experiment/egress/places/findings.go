@@ -134,7 +134,7 @@ type evidence struct{ diagnose.Evidence }
 func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Summed(r, summarise, "")}
 	v := result.Verdict{Findings: e.findings()}
-	var leaks, costs []string
+	var leaks, carries, takes []string
 	few := 0
 	for _, path := range pathsOf(r) {
 		if !isEgress(path) {
@@ -155,18 +155,18 @@ func verdict(r result.Result) result.Verdict {
 		case row.N < stats.LeastPairs:
 			few = max(few, row.N)
 		default:
-			costs = append(costs, e.cost(path, src))
+			carries, takes = append(carries, e.carries(path, src)), append(takes, e.takes(path)...)
 		}
 	}
 	switch {
 	case len(leaks) > 0:
-		v.Headline, v.Explanation = "A leak: "+strings.Join(leaks, "; ")+".", strings.Join(costs, " ")
+		v.Headline, v.Explanation = "A leak: "+strings.Join(leaks, "; ")+".", strings.Join(slices.Concat(carries, takes), " ")
 	case few > 0:
 		v.Refuse(fmt.Sprintf("n = %d; a difference needs at least %d rounds", few, stats.LeastPairs), "Raise --rounds.")
-	case len(costs) == 0:
+	case len(carries) == 0:
 		v.Refuse("nothing was measured", "")
 	default:
-		v.Headline, v.Explanation = costs[0], strings.Join(costs[1:], " ")
+		v.Headline, v.Explanation = carries[0], strings.Join(slices.Concat(carries[1:], takes), " ")
 	}
 	return v
 }
@@ -175,23 +175,33 @@ func leaking(path string, src sources) string {
 	return fmt.Sprintf("over %s the target sees the node's own address in %d of %d connections (seen: %s)", path, src.node, src.asked, src)
 }
 
-// cost is what a path carries and adds, and what the target sees.
-func (e evidence) cost(path string, src sources) string {
+// carries is what a path carries, and what the target sees.
+func (e evidence) carries(path string, src sources) string {
 	text := fmt.Sprintf("%s carries %s", diagnose.UpperFirst(path), e.throughput(path, tcp))
 	if _, ok := stats.Find(e.Rows, path, tcpReverse, measure.TCPThroughput); ok {
 		text += ", back " + e.throughput(path, tcpReverse)
 	}
+	return fmt.Sprintf("%s; the target sees %s.", text, src)
+}
+
+// takes is how long a round trip and a connection take over a path; nothing without either.
+func (e evidence) takes(path string) []string {
+	var times []string
 	for _, a := range added {
 		row, ok := stats.Find(e.Rows, path, a.caseName, a.of)
 		if !ok {
 			continue
 		}
-		text += fmt.Sprintf("; %s takes %s µs", a.words, stats.Figure(row.Median))
+		text := fmt.Sprintf("%s takes %s µs", a.words, stats.Figure(row.Median))
 		if more, ok := stats.Find(e.Rows, path, a.caseName, a.name); ok {
 			text += fmt.Sprintf(", %s [%s, %s]%s", signed(more.Median), signed(more.Lo), signed(more.Hi), unless(more.Distinguishable))
 		}
+		times = append(times, text)
 	}
-	return fmt.Sprintf("%s. The target sees %s.", text, src)
+	if len(times) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Over %s %s.", path, strings.Join(times, "; "))}
 }
 
 func (e evidence) throughput(path, caseName string) string {

@@ -146,7 +146,7 @@ func (v view) figures(list []figure) []chart.Figure {
 			if !ok {
 				continue
 			}
-			bar := turns.Bar{Name: name, Color: v.Color(name), Pale: strings.HasPrefix(name, fromGateway), Row: row}
+			bar := turns.Bar{Name: chart.Brief(name, 12), Color: v.Color(name), Pale: strings.HasPrefix(name, fromGateway), Row: row}
 			if row.Baseline != "" && row.Ratio > 0 {
 				bar.Note, bar.Same = stats.Ratio(row.Ratio), !row.Distinguishable
 			}
@@ -162,9 +162,11 @@ func (v view) figures(list []figure) []chart.Figure {
 // tailEnd is the last quantile that is drawn: a slice has too few transactions for more.
 const tailEnd = 0.999
 
-// Distributions draw the round trips of all paths by percentile.
+// Distributions draw the node's round trips over all paths by percentile.
 func (v view) Distributions() []chart.Figure {
-	curves := v.CurvesOf(rr, measure.RRP50)
+	ofNode := v // a copy, whose samples are others
+	ofNode.Samples = slices.DeleteFunc(slices.Clone(v.Samples), func(s result.Sample) bool { return strings.HasPrefix(s.Target, fromGateway) })
+	curves := ofNode.CurvesOf(rr, measure.RRP50)
 	for i := range curves {
 		curves[i].Points = slices.DeleteFunc(curves[i].Points, func(q result.Quantile) bool { return q.Q > tailEnd })
 	}

@@ -76,7 +76,7 @@ func TestVerdict(t *testing.T) {
 	experimenttest.Keeping(func(s result.Sample) bool { return s.Round < 8 })(&few)
 	bypassed := synthetic(0, 0)
 	experimenttest.EachSample("direct", source, func(s *result.Sample) { s.Metrics = map[string]float64{seenGateway: 8} })(&bypassed)
-	cost := "Egress carries 4.02 Gbit/s, 0.50 × direct [0.50, 0.50]; a round trip takes 40.5 µs, +10.0 [+10.0, +10.1]. The target sees 192.0.2.1 of the gateway."
+	cost := "Egress carries 4.02 Gbit/s, 0.50 × direct [0.50, 0.50]; the target sees 192.0.2.1 of the gateway. Over egress a round trip takes 40.5 µs, +10.0 [+10.0, +10.1]."
 	for name, c := range map[string]struct {
 		r    result.Result
 		want []string
