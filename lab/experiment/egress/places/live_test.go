@@ -36,7 +36,7 @@ func command(testbed *places.Testbed) *Command {
 	return &Command{
 		Node: host("a"), Gateway: host("g"), Target: host("b"),
 		Path:  []turns.Path{{Name: "direct", Addr: testbed.B.Underlay}, {Name: "egress", Addr: g.Target}, {Name: "egress6", Addr: g.Target6}},
-		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxTime: time.Minute, SSH: strings.Join(testbed.SSH, " ")},
+		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxRate: 500e6, MaxTime: time.Minute, SSH: strings.Join(testbed.SSH, " ")},
 	}
 }
 
@@ -108,12 +108,7 @@ func TestLeak(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := command(testbed)
-	c.Path = []turns.Path{{Name: "egress6", Addr: testbed.Gateway.Target6}}
-	r := resultOf(t, c)
-	if !strings.HasPrefix(r.Verdict.String(), "A leak: over egress6 the target sees the node's own address in 8 of 8 connections (seen: fd12::1 of the node).") {
-		t.Error(r.Verdict.String())
-	}
-	c.Path = []turns.Path{{Name: "egress", Addr: testbed.Gateway.Target}}
+	c.Path = c.Path[1:]
 	var leaks gate.Condition
 	if err := leaks.UnmarshalText([]byte("egress/leak>0")); err != nil {
 		t.Fatal(err)
@@ -122,8 +117,12 @@ func TestLeak(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "egress/leak>0") {
 		t.Errorf("%v\n%s", err, log.String())
 	}
-	for _, want := range []string{"10.12.0.1 of the node", "10.13.0.254 of the gateway", "A leak: over egress", "ports of the pool run out"} {
-		if !strings.Contains(out.String(), want) {
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"A leak: over egress the target sees the node's own address in 4 of 8 connections (seen: 10.1", "; over egress6 the target sees the node's own address in 8 of 8 connections (seen: fd12::1 of the node).",
+		"10.12.0.1 of the node", "10.13.0.254 of the gateway", "ports of the pool run out", "Nothing translates it",
+	} {
+		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, out.String())
 		}
 	}
