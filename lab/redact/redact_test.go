@@ -111,6 +111,7 @@ func TestAcrossResults(t *testing.T) {
 // Of recorded results all addresses go, and all figures stay.
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob("../experiment/*/testdata/*.json")
+	files = append(files, "../experiment/egress/places/testdata/egress-places.json")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recorded results, %v", len(files), err)
 	}
@@ -164,5 +165,18 @@ func TestFieldsAreKnown(t *testing.T) {
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s has the fields %s, and those that are known are %s", of, got, want)
 		}
+	}
+}
+
+// Paths of lab egress stay egress paths, and the gateway's own way to one stays its.
+func TestEgressPaths(t *testing.T) {
+	r := New()
+	for name, want := range map[string]string{"direct": "direct", "egress": "egress", "gateway-egress6": "gateway-egress6", "egress-acme": "egress-target-1", "gateway-egress-acme": "gateway-egress-target-1"} {
+		if got := r.target(name); got != want || r.target(got) != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := r.text("over egress-acme, as gateway-egress-acme"); got != "over egress-target-1, as gateway-egress-target-1" {
+		t.Error(got)
 	}
 }
