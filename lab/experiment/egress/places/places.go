@@ -48,7 +48,8 @@ func (c *Command) Check(rounds int) error {
 		turns.CheckPlace("--node", c.Node), turns.CheckPlace("--gateway", c.Gateway), turns.CheckPlace("--target", c.Target),
 		turns.CheckPaths(c.Path), c.Flags.Check(),
 	}
-	if c.Node == c.Gateway || c.Node == c.Target || c.Gateway == c.Target {
+	same := func(a, b place.Place) bool { return a == b && a.Kind != "" }
+	if same(c.Node, c.Gateway) || same(c.Node, c.Target) || same(c.Gateway, c.Target) {
 		errs = append(errs, errors.New("--node, --gateway and --target: name three different places"))
 	}
 	if len(c.Path) > 0 && !slices.ContainsFunc(c.Path, func(p turns.Path) bool { return isEgress(p.Name) }) {
