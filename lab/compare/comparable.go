@@ -105,12 +105,13 @@ func fields(r result.Result) map[string]string {
 
 // Parameters are the parameters that bear on figures: not how many rounds there were, where the
 // run was interrupted, where programs are, what was measured before the run (the machine's load, the
-// generator's ceiling), nor what hosts said of themselves and of their clocks.
+// generator's ceiling), nor what hosts said of themselves and of their clocks, nor which addresses a
+// target saw.
 func Parameters(r result.Result) map[string]string {
 	all := map[string]string{}
 	for name, value := range r.Parameters {
 		incidental := slices.Contains([]string{"rounds", "kills", "interrupted", "selvage_binary"}, name)
-		for _, prefix := range []string{"ceiling", "check_", "program_", "client ", "server ", "watch "} {
+		for _, prefix := range []string{"ceiling", "check_", "program_", "client ", "server ", "watch ", "firewall ", "node ", "gateway ", "target ", "source_", "gateway_error_"} {
 			incidental = incidental || strings.HasPrefix(name, prefix)
 		}
 		if !incidental {

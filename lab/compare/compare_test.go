@@ -37,7 +37,7 @@ func run(seed uint64, rounds int, speed, harm float64, lost float64) result.Resu
 	random := rand.New(rand.NewPCG(seed, 1))
 	r := result.Result{
 		Schema: result.Schema, Experiment: "ab", Started: time.Unix(int64(seed), 0),
-		Parameters: result.Parameters{"slice": result.Time(10 * time.Millisecond), "rounds": result.Count(8), "encapsulation": result.Words("vxlan"), "check_busy": result.Count(int(seed)), "ceiling_1280": result.Count(int(seed)), "client ssh:a": result.Count(int(seed))},
+		Parameters: result.Parameters{"slice": result.Time(10 * time.Millisecond), "rounds": result.Count(8), "encapsulation": result.Words("vxlan"), "check_busy": result.Count(int(seed)), "ceiling_1280": result.Count(int(seed)), "client ssh:a": result.Count(int(seed)), "node ssh:a": result.Count(int(seed)), "source_egress": result.Count(int(seed))},
 		Environment: result.Environment{
 			Kernel: "6.18.5", CPU: "x", Cores: 2, MemoryBytes: 8 << 30, Versions: map[string]string{"selvage": "v1"},
 			Offloads: map[string]map[string]bool{"underlay": {"tx-checksum-ip-generic": true}}, MTU: map[string]int{"underlay": 1500}, Sysctls: map[string]string{"net.a": "1"},

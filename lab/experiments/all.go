@@ -10,6 +10,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment/cache"
 	"github.com/selvage/selvage/lab/experiment/converge"
 	"github.com/selvage/selvage/lab/experiment/egress"
+	egressplaces "github.com/selvage/selvage/lab/experiment/egress/places"
 	"github.com/selvage/selvage/lab/experiment/failover"
 	"github.com/selvage/selvage/lab/experiment/latency"
 	latencyplaces "github.com/selvage/selvage/lab/experiment/latency/places"
@@ -37,6 +38,7 @@ func All() []experiment.Experiment {
 		failover.Experiment(),
 		converge.Experiment(),
 		egress.Experiment(),
+		egressplaces.Experiment(),
 		attack.Experiment(),
 		cache.Experiment(),
 	}

@@ -28,6 +28,8 @@ type Instruments struct {
 	BulkSource  BulkSource  `cmd:"" name:"lab-bulk-source" hidden:""`
 	SizeEcho    SizeEcho    `cmd:"" name:"lab-size-echo" hidden:""`
 	SizeProbe   SizeProbe   `cmd:"" name:"lab-size-probe" hidden:""`
+	PeerServer  PeerServer  `cmd:"" name:"lab-peer-server" hidden:""`
+	PeerClient  PeerClient  `cmd:"" name:"lab-peer-client" hidden:""`
 
 	SlicedInstruments
 	AttemptInstruments

@@ -12,7 +12,7 @@ import (
 
 // Role is one of an instrument's two processes, for who starts them on machines of their own
 // (lab/agent) rather than in hosts of lab/topo. What they print is read by ReadBulk, ReadRR,
-// ReadCRR, ReadUDP and ReadSize.
+// ReadCRR, ReadUDP, ReadSize and ReadPeers.
 type Role struct {
 	Instrument string     `json:"instrument"` // one of Roles
 	Server     bool       `json:"server"`
@@ -24,7 +24,7 @@ type Role struct {
 	Reverse  bool          `json:"reverse,omitempty"` // bulk: from the server to the client
 	Streams  int           `json:"streams,omitempty"` // bulk
 	Size     int           `json:"size,omitempty"`    // bytes of a request and its response, of a datagram, of a write (bulk; 0 is 128 KiB), or of the largest packet to try
-	Flows    int           `json:"flows,omitempty"`   // size: source ports
+	Flows    int           `json:"flows,omitempty"`   // size and peer: source ports
 	Rate     int64         `json:"rate,omitempty"`    // most bits a second in frames; 0 is no limit
 }
 
@@ -35,6 +35,7 @@ const (
 	RoleCRR  = "crr"
 	RoleUDP  = "udp"
 	RoleSize = "size" // the largest packet that arrives at the server
+	RolePeer = "peer" // the address that the server sees
 )
 
 // bulkInterval is that of a transfer's series.
@@ -70,7 +71,7 @@ func (r Role) Argv() ([]string, error) {
 	if !r.Addr.IsValid() || r.Port < 1 || r.Port > 65535 {
 		return nil, fmt.Errorf("instrument %s: %s port %d is no endpoint", r.Instrument, r.Addr, r.Port)
 	}
-	argv := map[string]func() []string{RoleBulk: r.bulk, RoleRR: r.rr, RoleCRR: r.crr, RoleUDP: r.udp, RoleSize: r.largest}[r.Instrument]
+	argv := map[string]func() []string{RoleBulk: r.bulk, RoleRR: r.rr, RoleCRR: r.crr, RoleUDP: r.udp, RoleSize: r.largest, RolePeer: r.peer}[r.Instrument]
 	if argv == nil {
 		return nil, fmt.Errorf("there is no instrument %q", r.Instrument)
 	}

@@ -73,7 +73,7 @@ func (r *Redactor) name(kind, original string) string {
 }
 
 // isPseudonym matches what of gives.
-var isPseudonym = regexp.MustCompile(`^(name|host|user|netns|target|node|file|ipv4|ipv6|mac|command|machine)-\d+$`)
+var isPseudonym = regexp.MustCompile(`^((gateway-)?egress-target|name|host|user|netns|target|node|file|ipv4|ipv6|mac|command|machine)-\d+$`)
 
 // Result returns run under pseudonyms, without its verdict, which is computed again from what is here. Names are looked for first, so that texts before them are without them too.
 func (r *Redactor) Result(run result.Result) result.Result {
@@ -231,11 +231,19 @@ func (r *Redactor) node(name string) string {
 }
 
 // ownTarget matches the lab's own targets, and words that name no network.
-var ownTarget = regexp.MustCompile(`^(wire|limit|plain|kernel|ovs|selvage|underlay|overlay|old|new|cache)(-(on|off|vxlan|geneve|nvgre|csum-off))?$`)
+var ownTarget = regexp.MustCompile(`^(wire|limit|plain|kernel|ovs|selvage|underlay|overlay|old|new|cache)(-(on|off|vxlan|geneve|nvgre|csum-off))?$|^(gateway-)?(direct|egress[46]?)$`)
 
+// target is the pseudonym of a target. Of lab egress it says as well whether it is an egress path, or
+// the gateway's own way to one, since the verdict depends on that.
 func (r *Redactor) target(name string) string {
 	if ownTarget.MatchString(name) {
 		return name
+	}
+	if path, ok := strings.CutPrefix(name, "gateway-"); ok && strings.HasPrefix(path, "egress") && !isPseudonym.MatchString(name) {
+		r.pseudonyms[name] = "gateway-" + r.target(path)
+	}
+	if strings.HasPrefix(name, "egress") {
+		return r.name("egress-target", name)
 	}
 	return r.name("target", name)
 }
@@ -245,7 +253,7 @@ var place = regexp.MustCompile(`\b(ssh|ns):(?:([\w.-]+)@)?([\w.-]+)`)
 
 // What is looked for in texts: what a host says of itself, USER@HOST, and files and addresses.
 var (
-	hostParameter = regexp.MustCompile(`^(client|server|watch) \w+:`)
+	hostParameter = regexp.MustCompile(`^(client|server|firewall|node|gateway|target|watch) \w+:`)
 	atHost        = regexp.MustCompile(`\b([\w.-]+)@([A-Za-z][\w.-]*)`)
 	file          = regexp.MustCompile(`(^|[\s=,;:"'(])((?:~|\.\.?)?/[^\s,;:"')]+)`)
 	mac           = regexp.MustCompile(`\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b|\b[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\b`)

@@ -18,7 +18,7 @@ import (
 // secrets are what planted plants, by where it stands.
 func secrets() map[string]string {
 	return map[string]string{
-		"host of a place": "db7.acme.example", "what a host says of itself": "acmedb7", "user": "alice", "namespace": "acme-prod",
+		"host of a place": "db7.acme.example", "what a host says of itself": "acmedb7", "what a gateway says of itself": "acmegw3", "a source address": "203.0.113.77", "user": "alice", "namespace": "acme-prod",
 		"IPv4": "198.51.100.77", "IPv4 in an error": "198.51.100.78", "IPv6": "2001:db8:77::1", "IPv6 with a port": "2001:db8:78::1", "IPv4 of a path": "198.51.100.79",
 		"MAC": "02:00:5e:10:77:01", "MAC of Cisco": "0200.5e10.7702", "MAC with dashes": "02-00-5E-10-77-03",
 		"file": "/srv/acme/selvage", "file at home": "~/acme/notes", "node": "acme-fw01", "target": "acme-wan", "told": "Coyote", "host of a mail": "mx.acme.example",
@@ -33,6 +33,7 @@ func planted() result.Result {
 		Command: []string{"selvage", "lab", "paths", "--client", "ssh:" + s["user"] + "@" + s["host of a place"] + ":2222"},
 		Parameters: result.Parameters{
 			"client": result.Words("ssh:" + s["user"] + "@" + s["host of a place"] + ":2222"), "client ssh:" + s["user"] + "@" + s["host of a place"]: result.Words(s["what a host says of itself"] + ", Linux 6.18.5, amd64, 4 cores"),
+			"gateway ssh:gw": result.Words(s["what a gateway says of itself"] + ", Linux 6.18.5, amd64, 2 cores"), "source_" + s["target"]: result.Of(result.Texts{s["a source address"] + " of the gateway"}),
 			"watch": result.Of(result.Texts{"ns:" + s["namespace"]}), "program_old": result.Words(s["file"]), "program_new": result.Words("new").Explained("%s", s["file at home"]), "owner": result.Words("root@" + s["host of a mail"]), "note": result.Words("for " + s["told"] + ", at 07:01:59"),
 		},
 		Environment: result.Environment{
@@ -43,7 +44,7 @@ func planted() result.Result {
 			Nodes: []result.Node{{Name: "client", Addrs: []string{s["IPv4"] + "/24", s["IPv6"], s["MAC"]}}, {Name: s["node"], Addrs: []string{s["MAC of Cisco"], s["MAC with dashes"]}}},
 			Links: []result.Link{{A: "client", B: s["node"]}},
 		},
-		Targets: []result.Target{{Name: "plain"}, {Name: s["target"], Description: "to " + s["IPv4 of a path"] + " by " + s["what a host says of itself"]}},
+		Targets: []result.Target{{Name: "plain"}, {Name: s["target"], Description: "by " + s["what a gateway says of itself"] + " to " + s["IPv4 of a path"] + " by " + s["what a host says of itself"]}},
 		Summary: []result.Row{{Target: s["target"], Case: "tcp", Metric: "m", Baseline: s["node"] + ":tcp"}},
 		Samples: []result.Sample{
 			{Target: "plain", Case: "tcp", Round: 1, Metrics: map[string]float64{"m": 1}},
@@ -110,6 +111,7 @@ func TestAcrossResults(t *testing.T) {
 // Of recorded results all addresses go, and all figures stay.
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob("../experiment/*/testdata/*.json")
+	files = append(files, "../experiment/egress/places/testdata/egress-places.json")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recorded results, %v", len(files), err)
 	}
@@ -163,5 +165,18 @@ func TestFieldsAreKnown(t *testing.T) {
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s has the fields %s, and those that are known are %s", of, got, want)
 		}
+	}
+}
+
+// Paths of lab egress stay egress paths, and the gateway's own way to one stays its.
+func TestEgressPaths(t *testing.T) {
+	r := New()
+	for name, want := range map[string]string{"direct": "direct", "egress": "egress", "gateway-egress6": "gateway-egress6", "egress-acme": "egress-target-1", "gateway-egress-acme": "gateway-egress-target-1"} {
+		if got := r.target(name); got != want || r.target(got) != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := r.text("over egress-acme, as gateway-egress-acme"); got != "over egress-target-1, as gateway-egress-target-1" {
+		t.Error(got)
 	}
 }

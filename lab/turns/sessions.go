@@ -106,11 +106,11 @@ func (s *Sessions) Describe(ctx context.Context, note func(format string, args .
 		}
 		r.Preflight = append(r.Preflight, examined.Facts)
 		h := session.Hello
-		about := fmt.Sprintf("%s: %s, Linux %s, %s, %d cores; clock %s", session, h.Name, h.Kernel, h.Arch, h.Cores, clock)
+		about := fmt.Sprintf("%s, Linux %s, %s, %d cores; clock %s", h.Name, h.Kernel, h.Arch, h.Cores, clock)
 		for _, role := range s.rolesOf(i) {
-			r.Parameters[role] = result.Words(about)
+			r.Parameters[role], r.Parameters[fmt.Sprintf("%s %s", role, session)] = result.Words(session.String()), result.Words(about)
 		}
-		note("%-6s %s", strings.Join(s.rolesOf(i), ", "), about)
+		note("%-6s %s: %s", strings.Join(s.rolesOf(i), ", "), session, about)
 		for _, dir := range h.Restored {
 			note("%s: undid and removed what a killed agent had left: %s", session, dir)
 		}

@@ -103,8 +103,8 @@ func sampleOf[T interface{ Sample() result.Sample }](run T, err error) (result.S
 // CPUMetric is how many cores a role's place kept busy; with a core's number, that one.
 func CPUMetric(prefix, role string) string { return prefix + role + "_cpu" }
 
-// coreMetric is one core of it.
-func coreMetric(prefix, role string, core int) string {
+// CoreMetric is one core of CPUMetric, as its busy share.
+func CoreMetric(prefix, role string, core int) string {
 	return fmt.Sprintf("%s_%d", CPUMetric(prefix, role), core)
 }
 
@@ -120,7 +120,7 @@ func (t *Trial) addCPU(s *result.Sample, prefix string) {
 		s.Metrics[CPUMetric(prefix, role)] = w.CPU.Busy / w.Duration.Seconds()
 		s.Metrics[measure.CPUSteal] = max(s.Metrics[measure.CPUSteal], w.CPU.Steal)
 		for _, core := range w.CPU.Cores {
-			s.Metrics[coreMetric(prefix, role, core.Core)] = core.User + core.System + core.SoftIRQ
+			s.Metrics[CoreMetric(prefix, role, core.Core)] = core.User + core.System + core.SoftIRQ
 		}
 	}
 }

@@ -93,3 +93,16 @@ func TestAgainst(t *testing.T) {
 		t.Errorf("one round: %+v", iv)
 	}
 }
+
+// What a GB costs is of all that arrived, with the warm-up, at each place that was watched.
+func TestCostPerGB(t *testing.T) {
+	s := result.Sample{Metrics: map[string]float64{CPUMetric("", "a"): 1, CPUMetric("", "b"): 0.5}, Series: map[string][]float64{result.TCPSeries: {0, 8, 8, 16}}}
+	got := CostPerGB(s, "a", "b", "unwatched")
+	if len(got) != 2 || got["a"+CPUPerGB] != 1 || got["b"+CPUPerGB] != 0.5 {
+		t.Error(got)
+	}
+	s.Series[result.TCPSeries] = []float64{0, 0}
+	if got := CostPerGB(s, "a"); len(got) != 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}

@@ -90,7 +90,7 @@ func (v View) Cores() []CoreLine {
 				}
 				l := CoreLine{Place: w.Role, Target: target, Color: v.Color(target), Case: caseName, Words: w.Words, Cores: stats.Figure(total.Median)}
 				for core := 0; ; core++ {
-					share := median(v.Result, target, caseName, coreMetric(w.Prefix, w.Role, core))
+					share := median(v.Result, target, caseName, CoreMetric(w.Prefix, w.Role, core))
 					if share.N == 0 {
 						break
 					}

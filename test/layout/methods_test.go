@@ -54,6 +54,7 @@ var manyMethods = map[string]int{
 	"test/e2e/harness.Network":               45,
 	"test/e2e/harness.RoutedHub":             65,
 	"test/e2e/harness.TwoHosts":              68,
+	"lab/experiment/egress/places.view":      46,
 	"lab/experiment/latency/places.view":     44,
 	"lab/experiment/mtu/places.view":         42,
 	"lab/experiment/offload/places.view":     44,

@@ -1,6 +1,7 @@
 // Package places has machines that are reached by SSH, for tests: network namespaces with
 // Debian's sshd, a management network to the one that ssh runs in, and between two of them a
-// data link with a foreign overlay (the kernel's vxlan) on it.
+// data link with a foreign overlay (the kernel's vxlan) on it; where a test asks for it a third one, a
+// gateway between both that translates by nftables.
 //
 // Its one invariant: nothing of it listens outside of its namespaces, and all of it goes with the
 // test. It is for tests only.
@@ -24,21 +25,28 @@ const Picture = `
           ┌─── m0 a d0 ═══════ data, 10.10.0.0/24 and fd10::/64 ═╗
    ssh ───┤    10.9.1.1        x0 vxlan, 10.11.0.0/24            ║
           └─── m0 b d0 ══════════════════════════════════════════╝
-               10.9.2.1`
+               10.9.2.1
+   with a gateway:
+     a e0 ─── 10.12.0.0/24, fd12::/64 ─── e0 g w0 ─── 10.13.0.0/24, fd13::/64 ─── w0 b
+                                          10.9.3.1, masquerades`
 
 // Names of interfaces of the machines.
 const (
 	Management = "m0"
 	Data       = "d0"
 	Overlay    = "x0"
+	Inside     = "e0" // between a and the gateway
+	Outside    = "w0" // between the gateway and b
 )
 
-// Testbed is two machines and a third where ssh is run.
+// Testbed is two machines or three, and another one where ssh is run.
 type Testbed struct {
 	A, B *Machine
+	// Gateway is nil without one.
+	Gateway *Gateway
 	// Client is the namespace of ssh.
 	Client *topo.Host
-	// SSH is the ssh program for lab/place, whose hosts are named a and b.
+	// SSH is the ssh program for lab/place, whose hosts are named a, b and g.
 	SSH []string
 	// Dir is /mnt of the machines. Programs in its bin go before others there.
 	Dir string
@@ -51,8 +59,19 @@ type Machine struct {
 	sshd                         *topo.Command
 }
 
-// New builds the testbed, for a test that runs beside others.
+// New builds the testbed of two machines, for a test that runs beside others.
 func New(t *testing.T) *Testbed {
+	t.Helper()
+	return newTestbed(t, "a", "b")
+}
+
+// NewWithGateway is New with a gateway between both machines, for what a sends to Gateway.Target.
+func NewWithGateway(t *testing.T) *Testbed {
+	t.Helper()
+	return newTestbed(t, "a", "b", "g")
+}
+
+func newTestbed(t *testing.T, names ...string) *Testbed {
 	t.Helper()
 	tier.Root(t)
 	t.Parallel()
@@ -68,7 +87,7 @@ func New(t *testing.T) *Testbed {
 			t.Error(err)
 		}
 	})
-	testbed, err := build(t.Context(), lab)
+	testbed, err := build(t.Context(), lab, names)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, Picture)
 	}
@@ -77,30 +96,34 @@ func New(t *testing.T) *Testbed {
 
 const sshd = "/usr/sbin/sshd"
 
-func build(ctx context.Context, lab *topo.Lab) (*Testbed, error) {
+func build(ctx context.Context, lab *topo.Lab, names []string) (*Testbed, error) {
 	client, err := lab.Host("ssh")
 	if err != nil {
 		return nil, err
 	}
 	testbed := &Testbed{Client: client, Dir: lab.Dir}
-	if err := testbed.makeKeys(ctx); err != nil {
+	if err := testbed.makeKeys(ctx, names); err != nil {
 		return nil, err
 	}
-	for i, name := range []string{"a", "b"} {
+	var machines []*Machine
+	for i, name := range names {
 		m, err := testbed.machine(ctx, lab, name, i+1)
 		if err != nil {
 			return nil, fmt.Errorf("machine %s: %w", name, err)
 		}
-		if i == 0 {
-			testbed.A = m
-		} else {
-			testbed.B = m
-		}
+		machines = append(machines, m)
 	}
+	testbed.A, testbed.B = machines[0], machines[1]
 	if err := testbed.join(ctx, lab); err != nil {
 		return nil, err
 	}
-	for _, m := range []*Machine{testbed.A, testbed.B} {
+	if len(machines) > 2 {
+		testbed.Gateway = &Gateway{Machine: machines[2]}
+		if err := testbed.route(ctx, lab); err != nil {
+			return nil, fmt.Errorf("gateway: %w", err)
+		}
+	}
+	for _, m := range machines {
 		if err := m.Host.AwaitListen(ctx, "tcp", 22); err != nil {
 			return nil, err
 		}
@@ -109,10 +132,10 @@ func build(ctx context.Context, lab *topo.Lab) (*Testbed, error) {
 	return testbed, nil
 }
 
-// makeKeys makes the user's key, both machines' and the user's configuration.
-func (b *Testbed) makeKeys(ctx context.Context) error {
+// makeKeys makes the user's key, the machines' and the user's configuration.
+func (b *Testbed) makeKeys(ctx context.Context, names []string) error {
 	known, config := "", ""
-	for _, name := range []string{"user", "a", "b"} {
+	for _, name := range append([]string{"user"}, names...) {
 		key := filepath.Join(b.Dir, name+"_key")
 		if out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
 			return fmt.Errorf("ssh-keygen: %w: %s", err, out)
@@ -139,7 +162,7 @@ func (b *Testbed) makeKeys(ctx context.Context) error {
 }
 
 func management(name string) netip.Addr {
-	return map[string]netip.Addr{"a": netip.MustParseAddr("10.9.1.1"), "b": netip.MustParseAddr("10.9.2.1")}[name]
+	return map[string]netip.Addr{"a": netip.MustParseAddr("10.9.1.1"), "b": netip.MustParseAddr("10.9.2.1"), "g": netip.MustParseAddr("10.9.3.1")}[name]
 }
 
 // machine makes a namespace with a management link and sshd.

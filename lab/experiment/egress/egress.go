@@ -14,6 +14,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/egress/places"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -33,7 +34,7 @@ type Command struct {
 	Measure    []string `placeholder:"WHAT" enum:"tcp,rr,conn" default:"tcp,rr,conn" help:"What to measure: TCP throughput, round trips, connections a second. ${enum} by default."`
 	Directions []string `placeholder:"WAY" enum:"send,receive" help:"Directions of TCP throughput; send,receive by default, with --quick send."`
 	Quick      bool     `help:"In less than two minutes: 3 rounds of short samples of kernel and selvage, to the target only."`
-	Rounds     int      `help:"Samples of each target and case; 5 by default, with --quick 3."`
+	Rounds     int      `help:"Samples of each target and case; 5 by default, with --quick 3, and 10 between places."`
 
 	experiment.Destination
 
@@ -48,7 +49,12 @@ type Command struct {
 	AtOnce   int           `group:"Samples" default:"64" help:"Concurrent connections where they are counted; ${default}."`
 
 	SelvageBinary string `group:"Samples" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges; selvage of this build by default."`
+
+	Places places.Command `embed:""`
 }
+
+// placesRounds are the rounds between places: a difference needs at least stats.LeastPairs.
+const placesRounds = 10
 
 // egressTargets are the data paths that can be measured.
 func egressTargets() []string {
@@ -57,6 +63,17 @@ func egressTargets() []string {
 
 // Validate checks what belongs together and fills in what --quick and --troubleshoot mean.
 func (c *Command) Validate() error {
+	if !c.Places.Given {
+		return c.validateNetworks()
+	}
+	if !c.Places.RoundsGiven {
+		c.Rounds = placesRounds
+	}
+	return c.Places.Check(c.Rounds)
+}
+
+// validateNetworks is Validate for networks that the lab builds.
+func (c *Command) validateNetworks() error {
 	rounds, duration, sample, directions := 5, 3*time.Second, 2*time.Second, []string{"send", "receive"}
 	if c.Quick {
 		rounds, duration, sample, directions = 3, time.Second, 300*time.Millisecond, []string{"send"}
@@ -146,6 +163,9 @@ func (c *Command) checkSizes() error {
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
+	if c.Places.Given {
+		return c.Places.Run(ctx, console, c.Rounds, c.Destination)
+	}
 	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 

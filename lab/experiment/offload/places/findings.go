@@ -14,11 +14,8 @@ import (
 	"github.com/selvage/selvage/lab/turns"
 )
 
-const (
-	cpuPerGB = "_cpu_per_gb" // behind a role: seconds of a core there for each GB that arrived
-	// gain is a row of as-found: its throughput to that of all-off in the same rounds.
-	gain = "throughput_gain"
-)
+// gain is a row of as-found: its throughput to that of all-off in the same rounds.
+const gain = "throughput_gain"
 
 // stateOf cuts a case into its state and size of writes in kB, 0 for the mean.
 func stateOf(caseName string) (name string, kb int) {
@@ -60,8 +57,8 @@ func sizesIn(r result.Result) []int {
 func figures() []stats.Metric {
 	return []stats.Metric{
 		{Name: measure.TCPThroughput, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
-		{Name: client + cpuPerGB, Unit: "s/GB", Title: "CPU per GB, client"},
-		{Name: server + cpuPerGB, Unit: "s/GB", Title: "CPU per GB, server"},
+		{Name: client + turns.CPUPerGB, Unit: "s/GB", Title: "CPU per GB, client"},
+		{Name: server + turns.CPUPerGB, Unit: "s/GB", Title: "CPU per GB, server"},
 		{Name: measure.Retransmits, Unit: "count", Title: "TCP retransmits"},
 	}
 }
@@ -261,7 +258,7 @@ func (e evidence) throughput() []result.Finding {
 
 // processor says what each state does to the processors.
 func (e evidence) processor() []result.Finding {
-	return append(e.byState("CPU at the client", client+cpuPerGB, "CPU per GB"), e.byState("CPU at the server", server+cpuPerGB, "CPU per GB")...)
+	return append(e.byState("CPU at the client", client+turns.CPUPerGB, "CPU per GB"), e.byState("CPU at the server", server+turns.CPUPerGB, "CPU per GB")...)
 }
 
 func (e evidence) byState(topic, metric, words string) []result.Finding {

@@ -82,7 +82,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, path := range []string{"underlay", "six"} {
 		for _, state := range []string{AsFound, AllOff, "tso-off", "gro-on"} {
-			for _, metric := range []string{measure.TCPThroughput, client + cpuPerGB, server + cpuPerGB} {
+			for _, metric := range []string{measure.TCPThroughput, client + turns.CPUPerGB, server + turns.CPUPerGB} {
 				if got := values(r, path, state, 64, metric); len(got) != 1 || got[1] <= 0 {
 					t.Errorf("%s %s %s: %v\n%s", path, state, metric, got, log.String())
 				}

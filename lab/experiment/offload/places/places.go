@@ -364,28 +364,9 @@ func (r *run) step(s *turns.Sessions, round int, st state, path string, kb int) 
 			}
 			sample, err := trial.Sample("")
 			if err == nil {
-				maps.Copy(sample.Metrics, costs(sample))
+				maps.Copy(sample.Metrics, turns.CostPerGB(sample, client, server))
 			}
 			return sample, err
 		},
 	}
-}
-
-// costs are the processor's time at both ends for each GB that arrived, with the warm-up.
-func costs(s result.Sample) map[string]float64 {
-	rates, sum := s.Series[measure.TCPSeries], 0.0
-	for _, gbits := range rates {
-		sum += gbits
-	}
-	costs := map[string]float64{}
-	if sum == 0 {
-		return costs
-	}
-	gbytes := sum / float64(len(rates)) / 8 // a second
-	for _, role := range []string{client, server} {
-		if cores, ok := s.Metrics[turns.CPUMetric("", role)]; ok {
-			costs[role+cpuPerGB] = cores / gbytes
-		}
-	}
-	return costs
 }

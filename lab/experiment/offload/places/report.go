@@ -39,8 +39,8 @@ func (v view) Cards() []chart.Card {
 	for _, c := range []struct{ title, metric, note string }{
 		{"As found, " + path[0], measure.TCPThroughput, "mean over the sizes of writes"},
 		{"To all offloads off", gain, "throughput"},
-		{"CPU, client", client + cpuPerGB, "for each GB, as found"},
-		{"CPU, server", server + cpuPerGB, "for each GB, as found"},
+		{"CPU, client", client + turns.CPUPerGB, "for each GB, as found"},
+		{"CPU, server", server + turns.CPUPerGB, "for each GB, as found"},
 	} {
 		if row, ok := stats.Find(v.Summary, path[0], caseOf(AsFound, 0), c.metric); ok {
 			cards = append(cards, chart.Card{Title: c.title, Value: stats.Figure(row.Median), Unit: row.Unit, Note: c.note, Class: "even"})
@@ -73,8 +73,8 @@ func (v view) Study() []chart.Figure {
 	return v.drawn(
 		chart.BundleChart{Title: "Throughput", Unit: "Gbit/s by size of writes, higher is better; pale: all offloads off, full: as found", Bundles: with(measure.TCPThroughput, false, AllOff, AsFound)},
 		chart.BundleChart{Title: "Gain of throughput", Unit: "% of as found over all off; dashed: mean of the QLogic study at 10 Gbit/s, +19 %", Bundles: with(gain, true, AsFound), Rule: studyGain},
-		chart.BundleChart{Title: "CPU per GB, client", Unit: "seconds of a core for each GB, lower is better", Bundles: with(client+cpuPerGB, false, AllOff, AsFound)},
-		chart.BundleChart{Title: "CPU per GB, server", Unit: "seconds of a core for each GB, lower is better", Bundles: with(server+cpuPerGB, false, AllOff, AsFound)},
+		chart.BundleChart{Title: "CPU per GB, client", Unit: "seconds of a core for each GB, lower is better", Bundles: with(client+turns.CPUPerGB, false, AllOff, AsFound)},
+		chart.BundleChart{Title: "CPU per GB, server", Unit: "seconds of a core for each GB, lower is better", Bundles: with(server+turns.CPUPerGB, false, AllOff, AsFound)},
 	)
 }
 

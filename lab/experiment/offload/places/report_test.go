@@ -51,7 +51,7 @@ func modelled(rounds int, ratios map[string]float64) result.Result {
 				if measured {
 					base := float64(kb) * (1 + float64(round)/1000)
 					r.Samples = append(r.Samples, result.Sample{Target: "lan", Case: caseOf(state, kb), Round: round, Duration: 1, Metrics: map[string]float64{
-						measure.TCPThroughput: ratio * base, client + cpuPerGB: 1 / ratio, server + cpuPerGB: 2,
+						measure.TCPThroughput: ratio * base, client + turns.CPUPerGB: 1 / ratio, server + turns.CPUPerGB: 2,
 					}})
 				}
 			}
