@@ -45,8 +45,9 @@ func TestTEPsFailoverWhileBusy(t *testing.T) {
 			}
 			t.Logf("worst gap of a round: p50 %s, max %s, n = %d", worst[len(worst)/2].Round(time.Millisecond),
 				worst[len(worst)-1].Round(time.Millisecond), len(worst))
-			if worst[0] == 0 || worst[len(worst)-1] > time.Second {
-				t.Errorf("gaps %s, want some, and none longer than a second", worst)
+			// On a busy machine a path that lives may fail too, and flows may have left one before it dies.
+			if worst[len(worst)/2] == 0 || worst[len(worst)-1] > time.Second {
+				t.Errorf("gaps %s, want most to be some, and none longer than a second", worst)
 			}
 		})
 	}
