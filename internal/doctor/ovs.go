@@ -71,7 +71,7 @@ func (inv *Inventory) addVswitch(ctx context.Context, v Vswitch) {
 	elsewhere := 0
 	for _, b := range tables["Bridge"] {
 		interfaces := interfacesOf(b, tables)
-		if !inv.hasBridge(b.text("name"), interfaces) {
+		if !hasBridge(inv, b.text("name"), interfaces) {
 			elsewhere++
 			continue
 		}
@@ -100,7 +100,7 @@ func interfacesOf(bridge Row, tables map[string][]Row) []Row {
 
 // hasBridge reports whether the bridge's own interface is a link that was seen,
 // and not one of the same name in another network namespace.
-func (inv *Inventory) hasBridge(name string, interfaces []Row) bool {
+func hasBridge(inv *Inventory, name string, interfaces []Row) bool {
 	l, ok := inv.link(name)
 	return ok && slices.ContainsFunc(interfaces, func(i Row) bool {
 		return i.text("name") == name && i.number("ifindex") == l.Index && strings.EqualFold(i.text("mac_in_use"), l.MAC.String())

@@ -88,12 +88,12 @@ func checkLocality(inv *Inventory) []Finding {
 		}
 		queues, _, _ := busy(l)
 		if far := farFrom(inv, l, queues); len(far) > 0 {
-			found = append(found, inv.farInterrupts(l, far))
+			found = append(found, farInterrupts(inv, l, far))
 		} else if len(queues) > 0 {
 			found = append(found, good("numa", l.Name, "its %d interrupts stay on its node %d", len(queues), *l.PCI.NUMA))
 		}
 	}
-	return append(found, inv.splitBonds()...)
+	return append(found, splitBonds(inv)...)
 }
 
 // farFrom are those interrupts that may run on another node than a link's slot.
@@ -111,7 +111,7 @@ func farFrom(inv *Inventory, l *Link, irqs []IRQ) (far []IRQ) {
 
 const crossing = "The NSX edge study names the crossing of NUMA nodes as one of the limits on its way to 189.6 Gbit/s: each packet's memory is then read over the link between sockets."
 
-func (inv *Inventory) farInterrupts(l *Link, far []IRQ) Finding {
+func farInterrupts(inv *Inventory, l *Link, far []IRQ) Finding {
 	f := Finding{
 		Check: "numa", Severity: Warning, Subject: l.Name,
 		What:     fmt.Sprintf("%d interrupts of %s may run on another NUMA node than its slot's", len(far), l.Name),
@@ -127,7 +127,7 @@ func (inv *Inventory) farInterrupts(l *Link, far []IRQ) Finding {
 }
 
 // splitBonds looks for bonds whose members sit at different nodes.
-func (inv *Inventory) splitBonds() []Finding {
+func splitBonds(inv *Inventory) []Finding {
 	var found []Finding
 	for _, bond := range inv.of(Underlay, Port) {
 		nodes := map[string]string{}
