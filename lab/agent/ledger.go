@@ -155,7 +155,7 @@ func writeDurably(path string, content any) error {
 }
 
 // young is how old a directory without a guard may be whose shell is just writing that.
-const young = time.Minute
+const young = 5 * time.Second
 
 // RestoreDead undoes and removes what killed agents of this user have left in the directories
 // where agents are started, for this network namespace. It returns their directories.
