@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,10 +58,21 @@ func byTurns(rounds int, a, b func() float64) (logs []float64) {
 	return logs
 }
 
+// measuring is the turn of tests that compare figures: beside each other they would measure each other.
+var measuring sync.Mutex
+
+// quiet waits for the turn, until the test ends.
+func quiet(t *testing.T) {
+	t.Helper()
+	measuring.Lock()
+	t.Cleanup(measuring.Unlock)
+}
+
 // Over SSH and inside the namespaces the figures are the same: what an A/A of the two ways cannot tell apart.
 func TestSSHIsNoDifference(t *testing.T) {
 	tier.Long(t, "TestSliceIsQuiet")
 	testbed := places.New(t)
+	quiet(t)
 	remote, local := command(t, testbed), command(t, testbed)
 	local.Client = place.Place{Kind: place.Namespace, Name: testbed.A.Host.Namespace}
 	local.Server = place.Place{Kind: place.Namespace, Name: testbed.B.Host.Namespace}
@@ -86,6 +98,7 @@ func TestSSHIsNoDifference(t *testing.T) {
 func TestRoundTripsAgree(t *testing.T) {
 	tier.Long(t, "TestRun")
 	testbed := places.New(t)
+	quiet(t)
 	ends := measure.Ends{Client: testbed.A.Host, Server: testbed.B.Host, Addr: testbed.B.Underlay}
 	for name, of := range map[string]struct {
 		ours   func(*measure.RR) float64
@@ -171,6 +184,7 @@ func TestAgentCosts(t *testing.T) {
 		seconds = 30
 	}
 	testbed := places.New(t)
+	quiet(t)
 	c := command(t, testbed)
 	c.Watch = nil
 	e, end := opened(t, c)
