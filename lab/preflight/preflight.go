@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/selvage/selvage/internal/doctor"
@@ -138,13 +137,13 @@ func parse(f doctor.HostFlags) (places []place.Place, err error) {
 // examine opens sessions at all places, has each look at its host, and probes between them.
 func examine(ctx context.Context, places []place.Place, f doctor.HostFlags, c *Console) (r Report, err error) {
 	sessions, err := open(ctx, places, f, c)
-	defer func() { err = errors.Join(err, closeAll(sessions)) }()
+	defer func() { err = errors.Join(err, place.CloseAll(sessions)) }()
 	if err != nil {
 		return r, err
 	}
 	r.Taken = time.Now().UTC().Truncate(time.Second)
 	r.Hosts = make([]Host, len(sessions))
-	err = each(sessions, func(i int, s *agent.Session) (err error) {
+	err = place.Each(sessions, func(i int, s *agent.Session) (err error) {
 		for _, dir := range s.Hello.Restored {
 			fmt.Fprintf(c.Err, "%s: undid and removed what a killed agent had left: %s\n", s, dir)
 		}
@@ -178,35 +177,7 @@ func (r *Report) facts() (all []facts.Host) {
 // open opens all sessions, side by side unless a password is asked for.
 func open(ctx context.Context, places []place.Place, f doctor.HostFlags, c *Console) ([]*agent.Session, error) {
 	o := place.Options{Version: c.Version, SSH: strings.Fields(f.SSH), Sudo: place.Sudo(f.Sudo), Password: c.Password, Programs: f.Programs}
-	sessions, errs := make([]*agent.Session, len(places)), make([]error, len(places))
-	var wait sync.WaitGroup
-	for i, p := range places {
-		one := func() { sessions[i], errs[i] = place.Open(ctx, p, o) }
-		if o.Sudo == place.SudoPassword {
-			one()
-		} else {
-			wait.Go(one)
-		}
-	}
-	wait.Wait()
-	return sessions, errors.Join(errs...)
-}
-
-// each does so for all sessions, side by side.
-func each(sessions []*agent.Session, do func(int, *agent.Session) error) error {
-	errs := make([]error, len(sessions))
-	var wait sync.WaitGroup
-	for i, s := range sessions {
-		if s != nil {
-			wait.Go(func() { errs[i] = do(i, s) })
-		}
-	}
-	wait.Wait()
-	return errors.Join(errs...)
-}
-
-func closeAll(sessions []*agent.Session) error {
-	return each(sessions, func(_ int, s *agent.Session) error { return s.Close() })
+	return place.OpenAll(ctx, places, o)
 }
 
 // verify compares each host with the profile.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/experiment"
@@ -36,19 +35,8 @@ func Open(ctx context.Context, console *experiment.Console, f *Flags, roles ...R
 			s.places = append(s.places, r.Place)
 		}
 	}
-	s.sessions = make([]*agent.Session, len(s.places))
-	errs := make([]error, len(s.places))
-	var wait sync.WaitGroup
-	for i, p := range s.places {
-		open := func() { s.sessions[i], errs[i] = place.Open(ctx, p, o) }
-		if o.Sudo == place.SudoPassword {
-			open()
-		} else {
-			wait.Go(open)
-		}
-	}
-	wait.Wait()
-	if err := errors.Join(errs...); err != nil {
+	var err error
+	if s.sessions, err = place.OpenAll(ctx, s.places, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -61,17 +49,7 @@ func (s *Sessions) Of(role string) *agent.Session {
 }
 
 // Close ends all sessions that were opened; what was changed is restored.
-func (s *Sessions) Close() error {
-	errs := make([]error, len(s.sessions))
-	var wait sync.WaitGroup
-	for i, session := range s.sessions {
-		if session != nil {
-			wait.Go(func() { errs[i] = session.Close() })
-		}
-	}
-	wait.Wait()
-	return errors.Join(errs...)
-}
+func (s *Sessions) Close() error { return place.CloseAll(s.sessions) }
 
 // Err is why a session has ended, or nil.
 func (s *Sessions) Err() error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/selvage/selvage/lab/agent"
@@ -45,21 +44,9 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 
 // open opens all sessions, side by side unless a password is asked for.
 func (c *Command) open(ctx context.Context, console *experiment.Console) (ends, error) {
-	o := c.options(console)
-	all := append([]place.Place{c.Client, c.Server}, c.Watch...)
-	sessions, errs := make([]*agent.Session, len(all)), make([]error, len(all))
-	var wait sync.WaitGroup
-	for i, p := range all {
-		open := func() { sessions[i], errs[i] = place.Open(ctx, p, o) }
-		if o.Sudo == place.SudoPassword {
-			open()
-		} else {
-			wait.Go(open)
-		}
-	}
-	wait.Wait()
+	sessions, err := place.OpenAll(ctx, append([]place.Place{c.Client, c.Server}, c.Watch...), c.options(console))
 	e := ends{client: sessions[0], server: sessions[1], watched: sessions[2:]}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return e, errors.Join(err, e.close())
 	}
 	return e, nil
@@ -72,18 +59,7 @@ func (c *Command) options(console *experiment.Console) place.Options {
 }
 
 // close ends all sessions that were opened.
-func (e ends) close() error {
-	all := e.all()
-	errs := make([]error, len(all))
-	var wait sync.WaitGroup
-	for i, s := range all {
-		if s != nil {
-			wait.Go(func() { errs[i] = s.Close() })
-		}
-	}
-	wait.Wait()
-	return errors.Join(errs...)
-}
+func (e ends) close() error { return place.CloseAll(e.all()) }
 
 // measure takes all rounds. With an error the result holds the slices until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, e ends, began time.Time) (r result.Result, err error) {
