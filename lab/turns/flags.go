@@ -33,13 +33,11 @@ type Flags struct {
 	MaxRate Rate          `group:"Places" placeholder:"RATE" help:"Most that is sent, as 500M or 2G bits a second; no limit by default. The agents see to it."`
 	MaxTime time.Duration `group:"Places" default:"1m" placeholder:"TIME" help:"Longest slice that the agents agree to; ${default}."`
 	DryRun  bool          `group:"Places" help:"Connect, list what would be changed, and end."`
-	SSH     string        `name:"ssh" group:"Places" default:"ssh" placeholder:"COMMAND" help:"The ssh program with further arguments, separated by blanks; ${default}."`
-	Sudo    place.Sudo    `group:"Places" enum:"no,yes,pass" default:"no" help:"How agents become root: ${enum}. Measuring needs no root, changes do."`
 
 	Given       bool `kong:"-"` // any flag of places
 	RoundsGiven bool `kong:"-"` // --rounds, whose default is another one for networks that the lab builds
 
-	Programs string `group:"Places" type:"existingdir" placeholder:"DIR" help:"Directory with selvage-lab-linux-ARCH for machines of another architecture; where this program is by default."`
+	place.Connection
 }
 
 // shared are flags that have a meaning in namespaces and between places.
@@ -67,8 +65,8 @@ func (f *Flags) BeforeApply(k *kong.Context) error {
 	return nil
 }
 
-// Least slices: some intervals of 100 ms after the warm-up.
-const leastSlice = 300 * time.Millisecond
+// LeastSlice has some intervals of 100 ms after the warm-up.
+const LeastSlice = 300 * time.Millisecond
 
 // WarmUp is what each slice begins with, unmeasured: TCP's slow start.
 const WarmUp = 200 * time.Millisecond
@@ -76,8 +74,8 @@ const WarmUp = 200 * time.Millisecond
 // Check says what is wrong with them.
 func (f *Flags) Check() error {
 	switch {
-	case f.Slice < leastSlice || f.Slice+WarmUp > f.MaxTime:
-		return fmt.Errorf("--slice: %s is not within %s … --max-time %s, of which %s warm up", f.Slice, leastSlice, f.MaxTime, WarmUp)
+	case f.Slice < LeastSlice || f.Slice+WarmUp > f.MaxTime:
+		return fmt.Errorf("--slice: %s is not within %s … --max-time %s, of which %s warm up", f.Slice, LeastSlice, f.MaxTime, WarmUp)
 	case f.Port < 1 || f.Port > 65535:
 		return fmt.Errorf("--port: %d is not within 1 … 65535", f.Port)
 	}
@@ -86,10 +84,9 @@ func (f *Flags) Check() error {
 
 // options are of the sessions of a run.
 func (f *Flags) options(console *experiment.Console) place.Options {
-	return place.Options{
-		Version: console.Version, SSH: strings.Fields(f.SSH), Sudo: f.Sudo, Password: console.Password, Programs: f.Programs,
-		Limits: agent.Limits{Rate: int64(f.MaxRate), Time: f.MaxTime},
-	}
+	o := f.Options(console.Version, console.Password)
+	o.Limits = agent.Limits{Rate: int64(f.MaxRate), Time: f.MaxTime}
+	return o
 }
 
 // CheckPlace says why nothing can run at the place of a flag.

@@ -78,26 +78,30 @@ func (t *Trial) read() (result.Sample, error) {
 		delete(s.Metrics, measure.CPUPerGB)
 		return s, nil
 	case measure.RoleRR:
-		return sampleOf(measure.ReadRR(t.Role, t.Client))
+		return SampleOf(measure.ReadRR(t.Role, t.Client))
 	case measure.RoleCRR:
-		return sampleOf(measure.ReadCRR(t.Role, t.Client))
+		return SampleOf(measure.ReadCRR(t.Role, t.Client))
 	case measure.RoleSize:
-		return sampleOf(measure.ReadSize(t.Client))
+		return SampleOf(measure.ReadSize(t.Client))
 	}
-	udp, err := measure.ReadUDP(t.Role, t.Client, t.Server)
-	if err != nil {
-		return result.Sample{}, err
-	}
-	s := udp.Sample()
-	s.Metrics[measure.UDPLossPPM] = 1e6 * s.Metrics[measure.UDPLoss]
-	return s, nil
+	return UDPSample(t.Role, t.Client, t.Server)
 }
 
-func sampleOf[T interface{ Sample() result.Sample }](run T, err error) (result.Sample, error) {
+// SampleOf is the sample of a run that an instrument printed, unless that could not be read.
+func SampleOf[T interface{ Sample() result.Sample }](run T, err error) (result.Sample, error) {
 	if err != nil {
 		return result.Sample{}, err
 	}
 	return run.Sample(), nil
+}
+
+// UDPSample is that of small packets one way, with their loss in millionths.
+func UDPSample(role measure.Role, client, server json.RawMessage) (result.Sample, error) {
+	s, err := SampleOf(measure.ReadUDP(role, client, server))
+	if err == nil {
+		s.Metrics[measure.UDPLossPPM] = 1e6 * s.Metrics[measure.UDPLoss]
+	}
+	return s, err
 }
 
 // CPUMetric is how many cores a role's place kept busy; with a core's number, that one.

@@ -14,6 +14,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment/ab/paths"
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/topo"
+	between "github.com/selvage/selvage/lab/turns"
 )
 
 // gatewayNet is the network of the FortiGate study: one client, one server and one gateway box, and of two
@@ -203,7 +204,7 @@ func (g gateway) run(ctx context.Context, console *experiment.Console, at *paths
 	at.Flags = paths.Flags{
 		Client: place.Place{Kind: place.Namespace, Name: n.client.Namespace}, Server: place.Place{Kind: place.Namespace, Name: n.server.Namespace},
 		Watch: []place.Place{{Kind: place.Namespace, Name: n.gateway.Namespace}},
-		Path:  []paths.Path{{Name: "plain", Addr: n.legTo}, {Name: "overlay", Addr: n.overlay}},
+		Path:  []between.Path{{Name: "plain", Addr: n.legTo}, {Name: "overlay", Addr: n.overlay}},
 		Port:  5300, Reverse: true, Profile: true, MaxTime: time.Minute,
 	}
 	at.Built = n.describesItself

@@ -19,6 +19,7 @@ import (
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/turns"
 	"github.com/selvage/selvage/test/places"
 	"github.com/selvage/selvage/test/tier"
 )
@@ -39,7 +40,7 @@ func command(t *testing.T, testbed *places.Testbed) *Command {
 		Flags: Flags{
 			Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
 			Watch: []place.Place{{Kind: place.Namespace, Name: testbed.B.Host.Namespace}},
-			Path:  []Path{{"underlay", testbed.B.Underlay}, {"overlay", testbed.B.Overlay}},
+			Path:  []turns.Path{{Name: "underlay", Addr: testbed.B.Underlay}, {Name: "overlay", Addr: testbed.B.Overlay}},
 			Port:  5300, Reverse: true, MaxTime: time.Minute,
 			Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")},
 		},
@@ -330,22 +331,6 @@ func iperf3(t *testing.T, testbed *places.Testbed, addr netip.Addr, reverse bool
 }
 
 func TestCommandLine(t *testing.T) {
-	for text, want := range map[string]Rate{"500M": 500e6, "2G": 2e9, "1.5g": 1.5e9, "64k": 64e3, "1000000": 1e6} {
-		var r Rate
-		if err := r.UnmarshalText([]byte(text)); err != nil || r != want {
-			t.Errorf("%s: %d, %v", text, r, err)
-		}
-	}
-	for _, text := range []string{"", "M", "fast", "1", "-5M", "NaN", "9999999G"} {
-		if err := new(Rate).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("rate %q is no error", text)
-		}
-	}
-	for _, text := range []string{"10.0.0.1", "=10.0.0.1", "a=", "a=host"} {
-		if err := new(Path).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("path %q is no error", text)
-		}
-	}
 	var s Setting
 	if err := s.UnmarshalText([]byte("both:eth0:rx-gro=off")); err != nil || !s.Client || !s.Server || s.Change.String() != "eth0:rx-gro=off" {
 		t.Errorf("%+v, %v", s, err)

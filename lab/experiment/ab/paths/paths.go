@@ -9,22 +9,21 @@ package paths
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/turns"
 )
 
 // Flags are those of selvage lab ab that are of networks which exist.
 type Flags struct {
 	Client place.Place   `group:"Places" placeholder:"PLACE" help:"Measure a network that exists, and run the client here: ns:NAME, ssh:[USER@]HOST[:PORT] or pid:N."`
 	Server place.Place   `group:"Places" placeholder:"PLACE" help:"Where the server runs."`
-	Path   []Path        `group:"Places" placeholder:"NAME=ADDR" help:"A path, by the server's address on it. The first one is the baseline."`
+	Path   []turns.Path  `group:"Places" placeholder:"NAME=ADDR" help:"A path, by the server's address on it. The first one is the baseline."`
 	Watch  []place.Place `group:"Places" placeholder:"PLACE" help:"Places on the way, whose cores and counters are read too."`
 
 	WatchDevice  []place.Place `group:"Places" placeholder:"PLACE" help:"A box on the way that runs no program of others, such as a firewall or a switch: ssh:[USER@]HOST[:PORT]. --watch-command is asked there."`
@@ -34,7 +33,7 @@ type Flags struct {
 	Port    int           `group:"Places" default:"5300" placeholder:"PORT" help:"Port of the server on each path, TCP and UDP; ${default}. Latency under load has its transfer on the next one."`
 	Reverse bool          `group:"Places" default:"true" negatable:"" help:"Measure TCP from the server to the client, too, as iperf3 --reverse."`
 	Profile bool          `group:"Places" default:"true" negatable:"" help:"After the rounds, take one slice of TCP over each path to see which processes, softirqs and kernel functions took the cores, and for which reasons packets were dropped."`
-	MaxRate Rate          `group:"Places" placeholder:"RATE" help:"Most that is sent, as 500M or 2G bits a second; no limit by default. The agents see to it."`
+	MaxRate turns.Rate    `group:"Places" placeholder:"RATE" help:"Most that is sent, as 500M or 2G bits a second; no limit by default. The agents see to it."`
 	MaxTime time.Duration `group:"Places" default:"1m" placeholder:"TIME" help:"Longest slice that the agents agree to; ${default}."`
 	Set     []Setting     `group:"Places" sep:"none" placeholder:"SIDE:CHANGE" help:"A setting for the time of the run, of the client, the server or both: both:eth0:tx-checksum-ip-generic=off, client:net.ipv4.tcp_congestion_control=bbr. Never of the interface that carries the SSH session."`
 	DryRun  bool          `group:"Places" help:"Connect, list what would be changed, and end."`
@@ -84,42 +83,6 @@ func (c *Command) cases() (all []string) {
 	return all
 }
 
-// Path is a way between client and server.
-type Path struct {
-	Name string
-	Addr netip.Addr
-}
-
-// UnmarshalText reads NAME=ADDR.
-func (p *Path) UnmarshalText(text []byte) error {
-	name, value, found := strings.Cut(string(text), "=")
-	addr, err := netip.ParseAddr(value)
-	if !found || name == "" || err != nil {
-		return fmt.Errorf("%q is not NAME=ADDR, such as overlay=10.1.0.2", text)
-	}
-	*p = Path{Name: name, Addr: addr}
-	return nil
-}
-
-// Rate is in bits a second.
-type Rate int64
-
-// UnmarshalText reads a number with K, M or G.
-func (r *Rate) UnmarshalText(text []byte) error {
-	number, factor := string(text), 1e0
-	if n := len(number); n > 0 {
-		if f, ok := map[byte]float64{'K': 1e3, 'k': 1e3, 'M': 1e6, 'm': 1e6, 'G': 1e9, 'g': 1e9}[number[n-1]]; ok {
-			number, factor = number[:n-1], f
-		}
-	}
-	value, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(value*factor >= 1e3) || value*factor > 1e12 {
-		return fmt.Errorf("%q is no rate from 1K to 1000G bits a second, such as 500M", text)
-	}
-	*r = Rate(value * factor)
-	return nil
-}
-
 // Setting is a change at one side or both.
 type Setting struct {
 	Client, Server bool
@@ -148,8 +111,8 @@ func (c *Command) Validate() error {
 	switch {
 	case c.Rounds < 1:
 		errs = append(errs, fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds))
-	case c.Slice < leastSlice || c.Slice+warmUp+loadMargin > c.MaxTime:
-		errs = append(errs, fmt.Errorf("--slice: %s is not within %s … --max-time %s, of which %s warm up", c.Slice, leastSlice, c.MaxTime, warmUp+loadMargin))
+	case c.Slice < turns.LeastSlice || c.Slice+turns.WarmUp+loadMargin > c.MaxTime:
+		errs = append(errs, fmt.Errorf("--slice: %s is not within %s … --max-time %s, of which %s warm up", c.Slice, turns.LeastSlice, c.MaxTime, turns.WarmUp+loadMargin))
 	case c.Streams < 1 || c.Streams > 128:
 		errs = append(errs, fmt.Errorf("--streams: %d is not within 1 … 128", c.Streams))
 	case c.Port < 1 || c.Port > 65534:
@@ -175,7 +138,7 @@ func (c *Command) checkPlaces() error {
 		errs = append(errs, errors.New("--path: name at least one, by the server's address on it, as --path plain=192.0.2.12 --path overlay=10.1.0.2"))
 	}
 	for i, p := range c.Path {
-		if slices.ContainsFunc(c.Path[:i], func(o Path) bool { return o.Name == p.Name }) {
+		if slices.ContainsFunc(c.Path[:i], func(o turns.Path) bool { return o.Name == p.Name }) {
 			errs = append(errs, fmt.Errorf("--path: %s is named twice", p.Name))
 		}
 	}
@@ -195,11 +158,5 @@ func (c *Command) checkCases() error {
 	return errors.Join(errs...)
 }
 
-const (
-	// leastSlice has some intervals of 100 ms after the warm-up.
-	leastSlice = 300 * time.Millisecond
-	// warmUp is what each slice begins with, unmeasured: TCP's slow start.
-	warmUp = 200 * time.Millisecond
-	// loadMargin is how much longer the transfer lasts than the round trips that it disturbs.
-	loadMargin = 300 * time.Millisecond
-)
+// loadMargin is how much longer the transfer lasts than the round trips that it disturbs.
+const loadMargin = 300 * time.Millisecond

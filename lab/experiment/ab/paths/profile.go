@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/turns"
 )
 
 // profiles takes a slice of each case of TCP over each path, in which the agents look at processes,
@@ -36,7 +37,7 @@ func failedBefore(r result.Result, caseName, path string) bool {
 	})
 }
 
-func (c *Command) profile(ctx context.Context, e ends, name string, p Path, r *result.Result) error {
+func (c *Command) profile(ctx context.Context, e ends, name string, p turns.Path, r *result.Result) error {
 	roles := c.roles(name, p)
 	profiles := make([]result.Profile, len(e.all()))
 	t, err := runTrial(ctx, e, roles, func(ctx context.Context, i int, s *agent.Session, d time.Duration) (err error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/turns"
 )
 
 // Name is this one's in results.
@@ -90,7 +91,7 @@ func (c *Command) takeRounds(ctx context.Context, p *experiment.Progress, e ends
 	for _, path := range c.Path {
 		names = append(names, path.Name)
 	}
-	each := time.Duration(len(c.cases())*len(c.Path)) * (c.Slice + warmUp + rest)
+	each := time.Duration(len(c.cases())*len(c.Path)) * (c.Slice + turns.WarmUp + rest)
 	left := func(rounds int) time.Duration { return time.Duration(rounds) * each }
 	p.Note("%s: %d rounds, about %s", strings.Join(names, ", "), c.Rounds, experiment.About(left(c.Rounds)))
 	for i, order := range stats.Balanced(names, c.Rounds) {
@@ -114,7 +115,7 @@ func (c *Command) takeRounds(ctx context.Context, p *experiment.Progress, e ends
 }
 
 // take takes one slice. What fails on the path is a sample that failed; what ends the run is an error.
-func (c *Command) take(ctx context.Context, e ends, r *result.Result, round int, name string, path Path) error {
+func (c *Command) take(ctx context.Context, e ends, r *result.Result, round int, name string, path turns.Path) error {
 	start := time.Since(r.Started).Seconds()
 	s, err := c.slice(ctx, e, name, path)
 	switch lost := e.lost(); {
@@ -149,7 +150,7 @@ func (c *Command) parameters() result.Parameters {
 		stats.RoundsParameter: result.Count(c.Rounds), stats.SliceParameter: result.Time(c.Slice),
 		"streams": result.Count(c.Streams), "port": result.Count(c.Port),
 		"cases": result.Of(result.Texts(c.cases())), "client": result.Words(c.Client.String()), "server": result.Words(c.Server.String()),
-		"warmup": result.Time(warmUp).Explained("of each slice do not count, but for small packets"),
+		"warmup": result.Time(turns.WarmUp).Explained("of each slice do not count, but for small packets"),
 		"order":  result.Words("slices of a case alternate between the paths in balanced order"),
 	}
 	if c.MaxRate > 0 {

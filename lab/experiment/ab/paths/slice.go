@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/turns"
 )
 
 // ends are the sessions of a run.
@@ -66,27 +67,27 @@ func cpuMetric(role, metric string) string {
 }
 
 // roles are the instruments of a case, of which the first gives the figures.
-func (c *Command) roles(name string, path Path) []measure.Role {
+func (c *Command) roles(name string, path turns.Path) []measure.Role {
 	role := measure.Role{Addr: path.Addr, Port: c.Port, Duration: c.Slice, Rate: int64(c.MaxRate)}
 	switch name {
 	case caseTCP, caseReverse:
 		role.Instrument, role.Streams, role.Reverse = measure.RoleBulk, c.Streams, name == caseReverse
-		role.Duration += warmUp
+		role.Duration += turns.WarmUp
 	case caseRR, caseCRR:
-		role.Instrument, role.Size, role.Warmup = name, 1, warmUp
+		role.Instrument, role.Size, role.Warmup = name, 1, turns.WarmUp
 	case caseUDP:
 		role.Instrument, role.Size = measure.RoleUDP, 18
 	case caseLoad:
 		load := role
-		load.Instrument, load.Streams, load.Port, load.Duration = measure.RoleBulk, c.Streams, c.Port+1, warmUp+c.Slice+loadMargin
-		role.Instrument, role.Size, role.Warmup = measure.RoleRR, 1, warmUp
+		load.Instrument, load.Streams, load.Port, load.Duration = measure.RoleBulk, c.Streams, c.Port+1, turns.WarmUp+c.Slice+loadMargin
+		role.Instrument, role.Size, role.Warmup = measure.RoleRR, 1, turns.WarmUp
 		return []measure.Role{role, load}
 	}
 	return []measure.Role{role}
 }
 
 // slice measures a case over a path once.
-func (c *Command) slice(ctx context.Context, e ends, name string, path Path) (result.Sample, error) {
+func (c *Command) slice(ctx context.Context, e ends, name string, path turns.Path) (result.Sample, error) {
 	roles := c.roles(name, path)
 	t, err := runTrial(ctx, e, roles, nil)
 	if err != nil {
@@ -171,14 +172,11 @@ func (t *trial) sample(roles []measure.Role) (s result.Sample, err error) {
 	case measure.RoleBulk:
 		s, bytes, err = t.bulk(role, 0)
 	case measure.RoleRR:
-		s, err = sampleOf(measure.ReadRR(role, t.client[0]))
+		s, err = turns.SampleOf(measure.ReadRR(role, t.client[0]))
 	case measure.RoleCRR:
-		s, err = sampleOf(measure.ReadCRR(role, t.client[0]))
+		s, err = turns.SampleOf(measure.ReadCRR(role, t.client[0]))
 	default:
-		s, err = sampleOf(measure.ReadUDP(role, t.client[0], t.server[0]))
-		if err == nil {
-			s.Metrics[measure.UDPLossPPM] = 1e6 * s.Metrics[measure.UDPLoss]
-		}
+		s, err = turns.UDPSample(role, t.client[0], t.server[0])
 	}
 	if err != nil {
 		return s, err
@@ -208,20 +206,13 @@ func (t *trial) bulk(role measure.Role, i int) (s result.Sample, bytes int64, er
 	if s.Metrics[measure.TCPThroughput] == 0 {
 		return s, 0, fmt.Errorf("TCP moved nothing in %s, although it could connect: packets of full size are lost on this path (a black hole); selvage lab mtu finds where", role.Duration)
 	}
-	s.Metrics[measure.TCPThroughput] = bulk.Steady(warmUp)
+	s.Metrics[measure.TCPThroughput] = bulk.Steady(turns.WarmUp)
 	delete(s.Metrics, measure.CPUPerGB)
 	for _, n := range bulk.Received {
 		bytes += n
 	}
 	s.Metrics[moved] = float64(bytes) / 1e9
 	return s, bytes, nil
-}
-
-func sampleOf[T interface{ Sample() result.Sample }](run T, err error) (result.Sample, error) {
-	if err != nil {
-		return result.Sample{}, err
-	}
-	return run.Sample(), nil
 }
 
 // addUses adds how many cores each place kept busy, what was lost there, and where a hypervisor took

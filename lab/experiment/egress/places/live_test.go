@@ -36,7 +36,7 @@ func command(testbed *places.Testbed) *Command {
 	return &Command{
 		Node: host("a"), Gateway: host("g"), Target: host("b"),
 		Path:  []turns.Path{{Name: "direct", Addr: testbed.B.Underlay}, {Name: "egress", Addr: g.Target}, {Name: "egress6", Addr: g.Target6}},
-		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxRate: 500e6, MaxTime: time.Minute, SSH: strings.Join(testbed.SSH, " ")},
+		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxRate: 500e6, MaxTime: time.Minute, Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")}},
 	}
 }
 

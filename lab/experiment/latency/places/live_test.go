@@ -46,7 +46,7 @@ func command(testbed *places.Testbed) *Command {
 		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
 		Path: []turns.Path{{Name: "underlay", Addr: testbed.B.Underlay}, {Name: "overlay", Addr: testbed.B.Overlay}},
 		On:   onCommand, Off: offCommand, Settle: 10 * time.Millisecond,
-		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxTime: time.Minute, SSH: strings.Join(testbed.SSH, " ")},
+		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxTime: time.Minute, Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")}},
 	}
 }
 

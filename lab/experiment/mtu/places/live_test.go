@@ -33,7 +33,7 @@ func command(testbed *places.Testbed) *Command {
 	return &Command{
 		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
 		Path:  []turns.Path{{Name: "underlay", Addr: testbed.B.Underlay}, {Name: "overlay", Addr: testbed.B.Overlay}},
-		Flags: turns.Flags{Port: 5300, Slice: 500 * time.Millisecond, MaxTime: time.Minute, SSH: strings.Join(testbed.SSH, " ")},
+		Flags: turns.Flags{Port: 5300, Slice: 500 * time.Millisecond, MaxTime: time.Minute, Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")}},
 	}
 }
 

@@ -33,7 +33,7 @@ func command(testbed *places.Testbed) *Command {
 	return &Command{
 		Host: []Host{{place.Place{Kind: place.SSH, Host: "a"}, places.Data}, {place.Place{Kind: place.SSH, Host: "b"}, places.Data}},
 		Path: []turns.Path{{Name: "underlay", Addr: testbed.B.Underlay}}, Writes: []int{64}, Flows: 2,
-		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxTime: time.Minute, SSH: strings.Join(testbed.SSH, " ")},
+		Flags: turns.Flags{Port: 5300, Slice: 300 * time.Millisecond, MaxTime: time.Minute, Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")}},
 	}
 }
 
