@@ -11,6 +11,7 @@
 package alarm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,32 @@ type Options struct {
 	Log *slog.Logger
 	// Report keeps an error as a problem until it is called with nil.
 	Report func(what string, err error)
+}
+
+// sweepEvery calls each at every tick until ctx ends, and sweep after it: two of those are least apart, or more where they
+// cost much. timing names the fault of a clock that cannot be read.
+func (o Options) sweepEvery(ctx context.Context, least time.Duration, timing string, each, sweep func()) {
+	tick := time.NewTicker(LogEvery)
+	defer tick.Stop()
+	var notBefore time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		each()
+		begin := time.Now()
+		if begin.Before(notBefore) {
+			continue
+		}
+		took, err := Timed(func() error {
+			sweep()
+			return nil
+		})
+		o.Report(timing, err)
+		notBefore = begin.Add(max(least, TimeShare*took))
+	}
 }
 
 // Faults of readings.

@@ -68,27 +68,7 @@ func (f *Firewall) Last() FirewallReading {
 
 // Watch works until ctx ends. Two sweeps are least apart, or more where they cost much.
 func (f *Firewall) Watch(ctx context.Context, least time.Duration) {
-	tick := time.NewTicker(LogEvery)
-	defer tick.Stop()
-	var notBefore time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		f.writeLog()
-		begin := time.Now()
-		if begin.Before(notBefore) {
-			continue
-		}
-		took, err := Timed(func() error {
-			f.sweep()
-			return nil
-		})
-		f.o.Report(TimeSweep, err)
-		notBefore = begin.Add(max(least, TimeShare*took))
-	}
+	f.o.sweepEvery(ctx, least, TimeSweep, f.writeLog, f.sweep)
 }
 
 // sweep lets the expired connections go, and looks at how full the tables are.

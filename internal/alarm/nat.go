@@ -86,27 +86,10 @@ func (n *NAT) Last() NATReading {
 
 // Watch works until ctx ends. Two sweeps are least apart, or more where they cost much.
 func (n *NAT) Watch(ctx context.Context, least time.Duration) {
-	tick := time.NewTicker(LogEvery)
-	defer tick.Stop()
-	var notBefore time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		begin := time.Now()
-		if begin.Before(notBefore) {
-			continue
-		}
-		took, err := Timed(func() error {
-			n.sweep()
-			n.from.Swept()
-			return nil
-		})
-		n.o.Report(timeNATSweep, err)
-		notBefore = begin.Add(max(least, TimeShare*took))
-	}
+	n.o.sweepEvery(ctx, least, timeNATSweep, func() {}, func() {
+		n.sweep()
+		n.from.Swept()
+	})
 }
 
 // sweep lets the expired sessions go, and looks at how full tables and ports are.
