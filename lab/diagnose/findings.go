@@ -102,3 +102,12 @@ func LowerFirst(s string) string {
 	}
 	return s
 }
+
+// Collect is what all of them find, in their order.
+func Collect(all ...func() []result.Finding) []result.Finding {
+	var out []result.Finding
+	for _, one := range all {
+		out = append(out, one()...)
+	}
+	return out
+}

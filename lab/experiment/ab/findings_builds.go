@@ -13,11 +13,8 @@ import (
 // buildsVerdict compares targets with the first of them, row by row: builds of one data
 // path, of which no headers and no tunnel explain a difference.
 func (e evidence) buildsVerdict() result.Verdict {
-	v := result.Verdict{}
+	v := result.Verdict{Findings: diagnose.Collect(e.Failed, e.Stolen, e.FewRounds)}
 	base := e.Baseline
-	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.FewRounds} {
-		v.Findings = append(v.Findings, one()...)
-	}
 	if lines := stats.Errors(e.Result); len(lines) > 0 {
 		v.Refuse(fmt.Sprintf("%d samples failed", len(lines)), "Fix the cause and run again.")
 		return v

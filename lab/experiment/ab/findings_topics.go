@@ -20,14 +20,10 @@ const (
 // findings goes through what the FortiGate study asks of an A/B run, in the order in which a
 // reader needs it. Each is "Topic: evidence and cause. Advice."
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{
+	return diagnose.Collect(
 		e.Failed, e.control, e.noisy, e.Stolen, e.FewRounds, e.BridgeNetfilter, e.processor, e.latency, e.packets,
 		e.retransmits, e.segments, e.limit, e.tax, e.equal, e.placement,
-	} {
-		out = append(out, one()...)
-	}
-	return out
+	)
 }
 
 // noisy speaks of targets besides those that the verdict stands on.

@@ -108,11 +108,7 @@ func (e evidence) load(l Load) string {
 }
 
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.Busy, e.FewRounds, e.hits, e.steps, e.inVain, e.many, e.behind} {
-		out = append(out, one()...)
-	}
-	return out
+	return diagnose.Collect(e.Failed, e.Stolen, e.Busy, e.FewRounds, e.hits, e.steps, e.inVain, e.many, e.behind)
 }
 
 // hits says where the cache is too small.

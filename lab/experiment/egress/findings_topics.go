@@ -21,14 +21,10 @@ const (
 // findings go in the EgressGateway study's order of looking: node to node first, then the offloads of the
 // interfaces, then the tunnel's checksum, then the stages above; and last which stage loses.
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{
+	return diagnose.Collect(
 		e.Failed, e.Evidence.Busy, e.restless, e.Stolen, e.FewRounds, e.nodeToNode, e.interfaces, e.checksum, e.stages, e.translation,
 		e.connections, e.roundTrips, e.hops, e.worst,
-	} {
-		out = append(out, one()...)
-	}
-	return out
+	)
 }
 
 // restless speaks of targets besides the one that the verdict stands on.

@@ -21,14 +21,10 @@ const (
 
 // findings goes through what the NSX firewall study asks of a latency run.
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{
+	return diagnose.Collect(
 		e.Failed, e.noisyPolicies, e.Stolen, e.Busy, e.machine, e.FewRounds, e.crossChecked,
 		e.study, e.undisturbed, e.brokenDown, e.perRule, e.connections, e.datagrams, e.bulk, e.tail, e.omission,
-	} {
-		out = append(out, one()...)
-	}
-	return out
+	)
 }
 
 // noisyPolicies speaks of targets besides the one that the verdict stands on.

@@ -13,13 +13,9 @@ import (
 
 // findings goes through the hole, who is told, the fixes and the ceiling.
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{
+	return diagnose.Collect(
 		e.Failed, e.Stolen, e.holes, e.largest, e.probing, e.offloaded, e.fixes, e.jumbo, e.ceilings,
-	} {
-		out = append(out, one()...)
-	}
-	return out
+	)
 }
 
 // ways are the transfers that may fall into the hole, in words.

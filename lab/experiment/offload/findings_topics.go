@@ -13,13 +13,9 @@ import (
 
 // findings are what the run shows besides the verdict.
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{
+	return diagnose.Collect(
 		e.Failed, e.Stolen, e.Busy, e.FewRounds, e.worstOwn, e.misses, e.gains, e.attribution, e.saturation, e.identity, e.partly, e.absent,
-	} {
-		out = append(out, one()...)
-	}
-	return out
+	)
 }
 
 // worstOwn names the state in which the subject itself carries least, and why.

@@ -22,14 +22,10 @@ const (
 
 // findings goes through what the NSX edge study asks of a transit run.
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{
+	return diagnose.Collect(
 		e.Failed, e.noisy, e.Stolen, e.Busy, e.FewRounds, e.generator, e.cores, e.kernels, e.outage, e.lossy, e.sizes, e.line,
 		e.latency, e.curve, e.sweep, e.tests,
-	} {
-		out = append(out, one()...)
-	}
-	return out
+	)
 }
 
 // noisy speaks of targets besides those that the verdict stands on.

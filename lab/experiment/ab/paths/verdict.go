@@ -18,13 +18,10 @@ type evidence struct{ diagnose.Evidence }
 // was measured. It is refused where errors, too few rounds or noise forbid a conclusion.
 func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Gather(r, summarise, baseline(r))}
-	v := result.Verdict{}
-	for _, one := range []func() []result.Finding{
+	v := result.Verdict{Findings: diagnose.Collect(
 		e.Failed, e.Stolen, e.FewRounds, e.oneMachine, e.throughput, e.segments, e.processor, e.retransmits, e.losses,
 		e.latency, e.devices, e.placement, e.unread,
-	} {
-		v.Findings = append(v.Findings, one()...)
-	}
+	)}
 	if why, remedy := e.refusal(); why != "" {
 		v.Refuse(why, remedy)
 		return v

@@ -232,11 +232,7 @@ func signed(v float64) string {
 }
 
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.FewRounds, e.addresses, e.behind, e.full, e.costs, e.oneMachine} {
-		out = append(out, one()...)
-	}
-	return out
+	return diagnose.Collect(e.Failed, e.Stolen, e.FewRounds, e.addresses, e.behind, e.full, e.costs, e.oneMachine)
 }
 
 // addresses say what the target saw over each path.

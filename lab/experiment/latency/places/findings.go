@@ -178,11 +178,7 @@ func signed(v float64) string {
 func between(row result.Row) string { return fmt.Sprintf("[%s, %s]", signed(row.Lo), signed(row.Hi)) }
 
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.FewRounds, e.noisy, e.established, e.rates, e.tail, e.study} {
-		out = append(out, one()...)
-	}
-	return out
+	return diagnose.Collect(e.Failed, e.Stolen, e.FewRounds, e.noisy, e.established, e.rates, e.tail, e.study)
 }
 
 // noisy says which figures are not to be relied on. The verdict says why it is refused itself.

@@ -205,11 +205,7 @@ func (e evidence) carries(name string) string {
 }
 
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.FewRounds, e.stalls, e.largest, e.fixes, e.tax, e.byMTU} {
-		out = append(out, one()...)
-	}
-	return out
+	return diagnose.Collect(e.Failed, e.Stolen, e.FewRounds, e.stalls, e.largest, e.fixes, e.tax, e.byMTU)
 }
 
 // largest says what arrives over each path, and who is told.

@@ -227,11 +227,7 @@ func ratio(row result.Row) string {
 }
 
 func (e evidence) findings() []result.Finding {
-	var out []result.Finding
-	for _, one := range []func() []result.Finding{e.Failed, e.Stolen, e.FewRounds, e.study, e.throughput, e.processor, e.limited, e.absent} {
-		out = append(out, one()...)
-	}
-	return out
+	return diagnose.Collect(e.Failed, e.Stolen, e.FewRounds, e.study, e.throughput, e.processor, e.limited, e.absent)
 }
 
 // study is the gain that the study had.
