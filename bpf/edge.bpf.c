@@ -57,6 +57,7 @@ static __always_inline int take_slow_path(CTX *ctx, struct pkt *p)
 {
 	int why = slow_path(ctx, p);
 
+	p->decided = !why;
 	if (!why)
 		why = admit(ctx, p, true);
 	if (!why)
@@ -70,6 +71,7 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 	struct decision *d = &p->decision;
 
 	count(EVENT_HIT);
+	p->decided = p->cached = true;
 	p->polled = p->inner && d->action == ACTION_PORT && in_burst(ctx, p, f);
 	p->in = d->in;
 	p->segment = d->segment;
@@ -136,9 +138,12 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 		why = replay(ctx, p);
 	if (f && !tracked && is_flow(f, check))
 		advance_seq(p, f, end);
-	if (!why)
-		stamp(POINT_SENT);
-	return why ? drop_with_icmp(ctx, p, why) : p->verdict;
+	if (why)
+		return drop_with_icmp(ctx, p, why);
+	if (p->decision.action != ACTION_HOST)
+		monitor_forwarded(ctx, p);
+	stamp(POINT_SENT);
+	return p->verdict;
 }
 
 SEC("tcx/ingress")
@@ -151,6 +156,7 @@ int from_port(CTX *ctx)
 	if (!p)
 		return TCX_DROP;
 	p->key.origin.w[3] = ctx->ifindex;
+	monitor_original(ctx, p);
 	return edge(ctx, p);
 }
 
@@ -173,6 +179,7 @@ int from_underlay(CTX *ctx)
 		count(EVENT_NOT_TUNNEL);
 		return TCX_NEXT;
 	}
+	monitor_original(ctx, p);
 	return why ? drop(ctx, p, why) : edge(ctx, p);
 }
 

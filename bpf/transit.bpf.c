@@ -154,10 +154,21 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 			return LEAVE;
 		s = transit_insert(p, hash, changes);
 	}
+	if (s) {
+		p->in = s->decision.in;
+		p->segment = s->decision.segment;
+		p->cached = true;
+	}
+	p->decided = true;
 	why = transit_replay(ctx, p, s ? &s->decision : &p->decision, p->key.proto);
+	if (why == LEAVE)
+		return why;
+	if (s && (why || is_monitored())) /* an event tells of it */
+		p->decision = s->decision;
 	if (why)
 		return why;
 	count(EVENT_TRANSIT);
+	monitor_forwarded(ctx, p);
 	if (s) {
 		s->packets++;
 		s->bytes += p->frame_len;
@@ -173,6 +184,7 @@ SUBPROGRAM int take_all_stages(CTX *ctx)
 
 	if (!p)
 		return XDP_PASS;
+	monitor_original(ctx, p);
 	if (this_flags & DEVICE_UNDERLAY && is_for_this_mac(ctx))
 		why = parse_outer(ctx, p);
 	if (why == NOT_OURS) {
@@ -189,6 +201,35 @@ SUBPROGRAM int take_all_stages(CTX *ctx)
 	return why ? drop(ctx, p, why) : p->verdict;
 }
 
+#define FAST_DROP -2 /* not a verdict: drop_fast() drops the packet */
+
+/*
+ * Prepares a drop: the flow's key tells what struct pkt has of packets that take the stages. The
+ * stack has no room for more beneath the fast path.
+ */
+static __always_inline int fast_dropped(CTX *ctx, const struct transit_entry *s, int why)
+{
+	struct pkt *p = packet(ctx);
+
+	if (!p)
+		return XDP_DROP;
+	p->key = s->key;
+	p->in = s->decision.in;
+	p->segment = s->decision.segment;
+	p->decision = s->decision;
+	p->decided = p->cached = true;
+	p->verdict = why;
+	return FAST_DROP;
+}
+
+SUBPROGRAM int drop_fast(CTX *ctx)
+{
+	__u32 zero = 0;
+	struct pkt *p = bpf_map_lookup_elem(&current, &zero);
+
+	return p ? drop(ctx, p, p->verdict) : XDP_DROP;
+}
+
 /* A simple packet whose flow is cached. LEAVE: it must take all stages. */
 SUBPROGRAM int take_fast_path(CTX *ctx)
 {
@@ -197,7 +238,7 @@ SUBPROGRAM int take_fast_path(CTX *ctx)
 	struct pkt p;
 	int why;
 
-	if (!t)
+	if (!t || is_monitored()) /* the stages tell of it */
 		return LEAVE;
 	s = fast_find(ctx, &p, t);
 	if (!s)
@@ -206,7 +247,7 @@ SUBPROGRAM int take_fast_path(CTX *ctx)
 	if (why == LEAVE)
 		return LEAVE;
 	if (why)
-		return drop(ctx, &p, why);
+		return fast_dropped(ctx, s, why);
 	t->fast++;
 	s->packets++;
 	s->bytes += p.frame_len;
@@ -217,6 +258,8 @@ static __always_inline int forward(CTX *ctx)
 {
 	int verdict = take_fast_path(ctx);
 
+	if (verdict == FAST_DROP)
+		return drop_fast(ctx);
 	return verdict == LEAVE ? take_all_stages(ctx) : verdict;
 }
 

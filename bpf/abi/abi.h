@@ -12,6 +12,7 @@
 #include "abi/conntrack.h"
 #include "abi/forwarding.h"
 #include "abi/limits.h"
+#include "abi/monitor.h"
 #include "abi/nat.h"
 #include "abi/routing.h"
 #include "abi/trace.h"

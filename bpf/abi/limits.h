@@ -6,6 +6,7 @@
 #pragma once
 
 #include "abi/conntrack.h"
+#include "abi/routing.h"
 #include "abi/trace.h"
 
 #define SEGMENT_OWNER 0x10000 /* flag of an owner that is a segment */
@@ -56,8 +57,20 @@ struct limit_entry {
 	__u32 key[20];
 };
 
-/* Room for a key, which is too large for the stack. */
-MAP(PERCPU_ARRAY, limit_works, __u32, struct limit_entry, 1);
+/*
+ * What each core has for hosts and limits: values that are too large for the stack, and the token
+ * bucket of host events.
+ */
+struct host_work {
+	struct fdb_key mac;
+	struct fdb_entry entry;
+	struct neighbour_key addr;
+	struct neighbour neighbour;
+	struct limit_entry noted;
+	struct token_bucket events;
+};
+
+MAP(PERCPU_ARRAY, host_works, __u32, struct host_work, 1);
 MAP(ARRAY, owner_limits, __u32, struct limits, OWNERS);
 /* User space corrects single counts while programs change others. */
 MAP_FLAGS(ARRAY, owner_usages, __u32, struct limit_usage, OWNERS, BPF_F_MMAPABLE);

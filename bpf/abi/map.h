@@ -35,3 +35,18 @@
 		__uint(type, BPF_MAP_TYPE_RINGBUF); \
 		__uint(max_entries, bytes);         \
 	} map_name SEC(".maps")
+
+/*
+ * A field of what a map may not have, or NULL. The compiler would add the field's offset before
+ * the test, which verifiers before Linux 6.18 refuse.
+ */
+#define FIELD_OF(pointer, field)                     \
+	({                                           \
+		typeof(pointer) __value = pointer;   \
+		typeof(&__value->field) __at = NULL; \
+		if (__value) {                       \
+			barrier_var(__value);        \
+			__at = &__value->field;      \
+		}                                    \
+		__at;                                \
+	})

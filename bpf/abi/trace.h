@@ -37,6 +37,3 @@ MAP_FLAGS(PERCPU_HASH, owner_drops, struct drop_owner, struct counter, 16384, BP
 MAP(PERCPU_ARRAY, events, enum event, __u64, EVENT_MAX);
 MAP(PERCPU_ARRAY, traffic, __u32, struct vport_counters, VPORTS);
 MAP(ARRAY, trace, __u32, struct trace_step, MAX_STEPS);
-
-/* Token buckets of each core: host events. Those of ports and segments are in owner_usages. */
-MAP(PERCPU_ARRAY, host_event_buckets, __u32, struct token_bucket, 1);

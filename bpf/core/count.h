@@ -2,7 +2,7 @@
 /* count: counts events, drops by reason, and traffic by vport; records the steps of a trace. */
 #pragma once
 
-#include "core/pkt.h"
+#include "core/monitor.h"
 
 /* Records a step of a trace. internal/datapath/trace.go knows what a and b mean. */
 static __always_inline void step(struct pkt *p, enum stage stage, __u32 a, __u32 b)
@@ -66,6 +66,42 @@ SUBPROGRAM int count_owner_drop(__u32 vport, __u32 segment, __u32 why, __u32 byt
 	return 0;
 }
 
+/*
+ * Finds whose packet it is that was dropped before the source guard told: that of the interface,
+ * or of the VNI.
+ */
+SUBPROGRAM int find_owner(struct pkt *p)
+{
+	struct port_key port = {};
+	struct vni_key vni = {};
+	struct vport *in;
+	__u32 *id;
+
+	if (!p)
+		return 0;
+	if (p->key.vni) {
+		vni.vni = p->key.vni & 0xffffff;
+		vni.udp_port = p->udp_port;
+		id = bpf_map_lookup_elem(&vnis, &vni);
+		if (id)
+			p->segment = *id;
+		return 0;
+	}
+	port.ifindex = p->key.origin.w[3];
+	port.vlan = bpf_ntohl(p->key.tags[0]) & VLAN_VID;
+	id = bpf_map_lookup_elem(&ports, &port);
+	if (!id && port.vlan) {
+		port.vlan = 0;
+		id = bpf_map_lookup_elem(&ports, &port);
+	}
+	in = id ? vport_get(*id) : NULL;
+	if (!in || in->kind != VPORT_PORT)
+		return 0;
+	p->in = *id;
+	p->segment = in->segment;
+	return 0;
+}
+
 /* Drops the packet: counts it under the reason, and by its owner if that is known. */
 static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 {
@@ -76,13 +112,16 @@ static __always_inline int drop(CTX *ctx, struct pkt *p, enum reason why)
 	step(p, STAGE_DROP, why, 0);
 	if (tracing)
 		return CTX_DROP;
+	if (!p->in && !p->segment)
+		find_owner(p);
 	if (c)
 		counter_add(c, 1, ctx_len(ctx));
 	t = p->in ? traffic_of(p->in) : NULL;
 	if (t)
 		t->drops += 1;
-	if (p->in)
+	if (p->in || p->segment)
 		count_owner_drop(p->in, p->segment, why, ctx_len(ctx));
+	monitor_drop(ctx, p, why);
 	return CTX_DROP;
 }
 

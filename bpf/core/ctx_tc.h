@@ -6,6 +6,11 @@
 
 #define CTX_DROP TCX_DROP
 
+static __always_inline __u32 ctx_ifindex(struct __sk_buff *skb)
+{
+	return skb->ifindex;
+}
+
 static __always_inline __u32 ctx_len(struct __sk_buff *skb)
 {
 	return skb->len;

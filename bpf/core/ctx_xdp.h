@@ -7,6 +7,11 @@
 
 #define CTX_DROP XDP_DROP
 
+static __always_inline __u32 ctx_ifindex(struct xdp_md *xdp)
+{
+	return xdp->ingress_ifindex;
+}
+
 static __always_inline __u32 ctx_len(struct xdp_md *xdp)
 {
 	return bpf_xdp_get_buff_len(xdp);

@@ -107,12 +107,17 @@ static __always_inline void count_entry(__u32 owner, __u32 count, __s32 n)
 		__sync_fetch_and_add(&u->used[count], n);
 }
 
-/* Where a key is put together. It is valid until the next call of this. */
-static __always_inline struct limit_entry *limit_work(void)
+static __always_inline struct host_work *host_work(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&limit_works, &zero);
+	return bpf_map_lookup_elem(&host_works, &zero);
+}
+
+/* Where a key is put together. It is valid until the next call of this. */
+static __always_inline struct limit_entry *limit_work(void)
+{
+	return FIELD_OF(host_work(), noted);
 }
 
 /* Notes a key as the owner's newest. Returns its slot, or 0: there is no ring. */

@@ -58,6 +58,12 @@ struct pkt {
 	__u16 gateway;		/* nat/egress.h: next hop to the gateway; 0: this edge */
 	bool opened_connection; /* firewall/: at the ingress port, by this packet */
 	bool opened_session;	/* nat/: from outside, by this packet */
+	bool decided;		/* the decision below is of this packet */
+	bool cached;		/* it was in the flow cache, or in the transit cache */
+	bool kept;		/* core/monitor.h: the packet as it came is in the event */
+	__u8 chosen;		/* core/monitor.h: the sessions that chose it, and MONITOR_ASKED */
+	__u32 rule; /* firewall/: the last rule that was asked, or that let the connection open */
+	__u32 rule_vport; /* firewall/: the port whose firewall that was */
 	/* The rest is written before it is read. */
 	struct frame_header eth;  /* as it leaves; parse() starts with what was received */
 	struct addr nexthop;	  /* l3/route.h: with ACTION_RESOLVE, the address to resolve */
@@ -74,17 +80,11 @@ struct pkt {
 #endif
 };
 
-/* A packet's start, where its checksum is computed. */
-struct scratch {
-	__u8 bytes[1536];
-};
-
 /* tc and XDP have one each. */
 #ifdef XDP
 #define current transit_current
 #endif
 MAP(PERCPU_ARRAY, current, __u32, struct pkt, 1);
-MAP(PERCPU_ARRAY, scratch, __u32, struct scratch, 1);
 
 /*
  * A function that the verifier checks once, for all values of its arguments. It returns a

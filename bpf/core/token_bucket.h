@@ -2,7 +2,7 @@
 /* Token buckets: a rate and a burst. */
 #pragma once
 
-#include "core/count.h"
+#include "core/pkt.h"
 
 #define NS_PER_SECOND 1000000000ULL
 #define BUCKET_NS \

@@ -40,12 +40,24 @@ static __always_inline __u32 *slot_of(void *compiled, const struct policy_record
 	return NULL;
 }
 
-/* Evaluates the rules of a combination. */
-static __noinline int evaluate_pair(void *compiled, const struct policy_record *head, __u64 key,
-				    struct classify_state *c)
+/*
+ * Evaluates the rules of a combination. It is a subprogram, since verifiers before Linux 6.18 follow
+ * what is called in a loop anew for each state of the loop.
+ */
+SUBPROGRAM int evaluate_pair(__u32 which, __u64 key)
 {
-	__u32 *slot = slot_of(compiled, head, key), value, pair, rule, log_only;
+	__u32 *slot, value, pair, rule, log_only;
+	struct policy_record *head;
+	struct classification on;
+	struct classify_state *c;
+	void *compiled;
 
+	if (!classification_of(which, &on))
+		return 0;
+	compiled = on.compiled;
+	head = on.head;
+	c = on.c;
+	slot = slot_of(compiled, head, key);
 	if (!slot || slot[3] > c->rule)
 		return 0;
 	value = find(compiled, slot[2], c->words.service, 2);
@@ -101,8 +113,7 @@ static __always_inline __u64 next_pair(struct classify_state *c)
 }
 
 /* Evaluates all combinations. */
-static __noinline int evaluate_all(void *compiled, const struct policy_record *head,
-				   struct classify_state *c)
+static __noinline int evaluate_all(__u32 which, struct classify_state *c)
 {
 	struct bpf_iter_num it;
 	__u64 key;
@@ -114,7 +125,7 @@ static __noinline int evaluate_all(void *compiled, const struct policy_record *h
 		if (key == ~0ULL)
 			break;
 		if (key)
-			evaluate_pair(compiled, head, key, c);
+			evaluate_pair(which, key);
 	}
 	bpf_iter_num_destroy(&it);
 	return 0;
@@ -160,24 +171,19 @@ static __always_inline int begin(void *compiled, const struct policy_record *hea
 /* Evaluates a policy. Returns a drop reason, or 0 with the match. */
 SUBPROGRAM int classify(__u32 which, const struct rule_query *o, struct rule_match *j)
 {
-	__u32 zero = 0;
-	struct classify_state *c = bpf_map_lookup_elem(&classify_states, &zero);
-	void *compiled = bpf_map_lookup_elem(&policy, &which);
-	struct policy_record *head;
+	struct classification on;
 	int why;
 
-	if (!o || !j || !c || !compiled)
+	if (!o || !j || !classification_of(which, &on) ||
+	    on.head->w[HEADER_FORMAT] != POLICY_FORMAT)
 		return REASON_NO_POLICY;
-	head = bpf_map_lookup_elem(compiled, &zero);
-	if (!head || head->w[HEADER_FORMAT] != POLICY_FORMAT)
-		return REASON_NO_POLICY;
-	why = begin(compiled, head, o, c);
+	why = begin(on.compiled, on.head, o, on.c);
 	if (why)
 		return why;
-	sets_of(compiled, head, c, DIM_SRC, (__u32)o->src_vport << 16 | o->src_segment);
-	sets_of(compiled, head, c, DIM_DST, (__u32)o->dst_vport << 16 | o->dst_segment);
-	evaluate_all(compiled, head, c);
-	conclude(compiled, head, c, j);
+	sets_of(which, DIM_SRC, (__u32)o->src_vport << 16 | o->src_segment);
+	sets_of(which, DIM_DST, (__u32)o->dst_vport << 16 | o->dst_segment);
+	evaluate_all(which, on.c);
+	conclude(on.compiled, on.head, on.c, j);
 	return j->rule ? 0 : REASON_NO_POLICY;
 }
 

@@ -114,6 +114,8 @@ static __always_inline int ct_track(CTX *ctx, struct pkt *p, struct ct_work *w, 
 		if (why)
 			return why;
 	} else {
+		p->rule = c->rule;
+		p->rule_vport = w->key.zone;
 		step(p, STAGE_FIREWALL, c->rule | (__u32)out << 31, 1 << 8 | VERDICT_ALLOW);
 	}
 	why = update_state(p, c, dir);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "core/ext_headers.h"
+#include "core/within.h"
 
 static __always_inline int walk_ipv4(CTX *ctx, struct pkt *p, struct cursor *c)
 {
@@ -57,7 +58,7 @@ static __always_inline __u8 read_scale(CTX *ctx, __u32 off, __u32 len)
 	struct scale_walk w = { .len = len, .scale = NO_SCALE };
 
 	barrier_var(len); /* the verifier wants the bounds tested here */
-	if (len && len <= TCP_OPTIONS && ctx_load(ctx, off, w.options, len) == 0)
+	if (within(len, 1, TCP_OPTIONS) && ctx_load(ctx, off, w.options, len) == 0)
 		bpf_loop(TCP_OPTIONS, find_scale, &w, 0);
 	return w.scale;
 }

@@ -94,16 +94,45 @@ static __always_inline void prepare(struct search_words *w, const struct rule_qu
 	w->service[3] = o->sport;
 }
 
-/* The sets that contain the source, or the destination. */
-static __noinline int sets_of(void *compiled, const struct policy_record *head,
-			      struct classify_state *c, enum dimension dimension,
-			      __u32 vport_segment)
+/* What a classification works with. Subprograms look it up again, for they take no pointers to it. */
+struct classification {
+	void *compiled;
+	struct policy_record *head;
+	struct classify_state *c;
+};
+
+static __always_inline bool classification_of(__u32 which, struct classification *on)
+{
+	__u32 zero = 0;
+
+	on->c = bpf_map_lookup_elem(&classify_states, &zero);
+	on->compiled = bpf_map_lookup_elem(&policy, &which);
+	if (!on->c || !on->compiled)
+		return false;
+	on->head = bpf_map_lookup_elem(on->compiled, &zero);
+	return on->head != NULL;
+}
+
+/* The sets that contain the source (DIM_SRC), or the destination (DIM_DST). */
+SUBPROGRAM int sets_of(__u32 which, __u32 dimension, __u32 vport_segment)
 {
 	__u32 is_dst = dimension == DIM_DST, vport = vport_segment >> 16,
 	      segment = vport_segment & 0xffff;
-	const __u32 *trees = &head->w[HEADER_TREES + 3 * is_dst], *addr = c->words.addr[is_dst];
-	struct found *found = &c->found[is_dst];
+	struct classification on;
+	struct classify_state *c;
+	struct policy_record *head;
+	const __u32 *trees, *addr;
+	struct found *found;
+	void *compiled;
 
+	if (!classification_of(which, &on))
+		return 0;
+	c = on.c;
+	head = on.head;
+	compiled = on.compiled;
+	trees = &head->w[HEADER_TREES + 3 * is_dst];
+	addr = c->words.addr[is_dst];
+	found = &c->found[is_dst];
 	found->count = 0;
 	if (!(addr[0] | addr[1]) && addr[2] == 0xffff) /* IPv4 */
 		gather(compiled, find(compiled, trees[0], addr, 3), found);

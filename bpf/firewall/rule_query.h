@@ -98,6 +98,8 @@ static __always_inline int evaluate_rules(struct pkt *p, struct ct_work *w, __u6
 	why = classify(POLICY_FIREWALL, &w->query, j);
 	if (why)
 		return why;
+	p->rule = j->rule;
+	p->rule_vport = w->query.vport;
 	step(p, STAGE_FIREWALL, j->rule | (__u32)w->query.direction << 31, j->verdict);
 	if (j->log_only) {
 		count_rule(p, j->log_only, 1, packets, bytes);

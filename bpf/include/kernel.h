@@ -45,6 +45,7 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
 	BPF_F_INNER_MAP = 1U << 12,
+	BPF_RB_NO_WAKEUP = 1U << 0,
 };
 
 enum tcx_action {

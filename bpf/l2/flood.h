@@ -81,6 +81,7 @@ static __always_inline void flood_sent(struct flood *fl, __u32 id, int why)
 		drop(fl->ctx, fl->p, why);
 		return;
 	}
+	monitor_copy(fl->ctx, fl->p, id);
 	count_tx(id, packets_of(fl->ctx, fl->p), fl->p->frame_len);
 	count(EVENT_FLOOD_COPY);
 	fl->copies = true;

@@ -6,7 +6,7 @@
  *
  * in:    p->in, p->segment, p->key
  * out:   a struct host_event
- * maps:  host_events, host_event_buckets, segments, those of limits
+ * maps:  host_events, host_works, segments, those of limits
  * stops: nothing
  */
 #pragma once
@@ -26,12 +26,11 @@ SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 det
 {
 	struct segment *seg = p ? segment_get(p->segment) : NULL;
 	struct host_event *a = NULL;
-	struct token_bucket *b;
-	__u32 zero = 0;
+	struct host_work *w = host_work();
+	struct token_bucket *b = w ? &w->events : NULL;
 
 	if (!p || !seg || seg->encap == ENCAP_NONE || tracing)
 		return 0;
-	b = bpf_map_lookup_elem(&host_event_buckets, &zero);
 	if (rate_exceeded(p, p->in, RATE_HOST_EVENTS) ||
 	    rate_exceeded(p, SEGMENT_OWNER + p->segment, RATE_HOST_EVENTS))
 		b = NULL;

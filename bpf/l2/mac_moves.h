@@ -20,23 +20,6 @@ static __always_inline void fdb_key_of(struct fdb_key *key, __u32 segment, const
 	key->pad = 0;
 }
 
-/* What is too large for the stack: another subprogram evicts entries meanwhile. */
-struct host_work {
-	struct fdb_key mac;
-	struct fdb_entry entry;
-	struct neighbour_key addr;
-	struct neighbour neighbour;
-};
-
-MAP(PERCPU_ARRAY, host_works, __u32, struct host_work, 1);
-
-static __always_inline struct host_work *host_work(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&host_works, &zero);
-}
-
 /* Counts a learned entry, and notes it as the newest of its vport. */
 static __always_inline void fdb_count(const struct fdb_key *key, __u32 owner)
 {

@@ -180,8 +180,10 @@ static __always_inline int route(CTX *ctx, struct pkt *p, struct segment *seg, s
 		gateway = egress_nexthop(p, d, nexthop ? nexthop->segment : 0, &why);
 		if (gateway)
 			nexthop = gateway;
-		else if (why && why != REASON_NO_ROUTE)
+		else if (why)
 			return why;
+		else if (!nexthop)
+			return REASON_NO_ROUTE; /* no policy, or this edge translates and has no way */
 	}
 	return nexthop ? route_via(p, d, nexthop, &p->key.daddr) : why;
 }

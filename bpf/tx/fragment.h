@@ -60,8 +60,8 @@ static __always_inline int write_fragment(struct fragmenter *f, __u32 n)
 	barrier_var(at); /* the verifier wants the bounds tested of these very values */
 	barrier_var(n);
 	barrier_var(ihl);
-	if (at > FRAGMENTED_MAX || !n || n > FRAGMENTED_MAX || ihl < sizeof(struct iphdr) ||
-	    ihl > IHL_MAX)
+	if (at > FRAGMENTED_MAX || !within(n, 1, FRAGMENTED_MAX) ||
+	    !within(ihl, sizeof(struct iphdr), IHL_MAX))
 		return REASON_TOO_BIG;
 	if (diff && ctx_stretch(f->ctx, diff))
 		return REASON_NO_HEADROOM;
@@ -93,9 +93,11 @@ static __always_inline int send_fragment(struct fragmenter *f)
 	}
 	if (!why && !tracing && bpf_clone_redirect(f->ctx, ifindex, 0))
 		why = REASON_REDIRECT_FAILED;
-	if (!why)
-		count_tx(w->out, 1, f->p->frame_len);
-	return why;
+	if (why)
+		return why;
+	monitor_copy(f->ctx, f->p, w->out);
+	count_tx(w->out, 1, f->p->frame_len);
+	return 0;
 }
 
 static long next_fragment(__u64 index __attribute__((unused)), struct fragmenter *f)

@@ -11,42 +11,8 @@
 #pragma once
 
 #include "core/csum_partial.h"
+#include "core/within.h"
 #include "tx/headers.h"
-
-#define FRAGMENTED_MAX 9216 /* bytes of an IP packet's payload */
-#define IHL_MAX 60
-
-/*
- * A packet that is fragmented, and how far that has come: what loops change is here, where the
- * verifier does not follow its values through each round. The second half of the payload is
- * never used: the verifier adds bounds.
- */
-struct fragment_work {
-	__u8 first[64]; /* IP header of the first fragment, and of the others */
-	__u8 other[64];
-	__u8 payload[2 * FRAGMENTED_MAX];
-	__u32 out;     /* vport */
-	__u32 segment; /* egress */
-	__u32 how;     /* entropy and ENCAP_REUSE */
-	__u32 ihl;
-	__u32 len;	   /* of the payload */
-	__u32 step;	   /* payload of each fragment but the last */
-	__u32 at;	   /* offset of the fragment in the payload */
-	__u32 front;	   /* bytes before the inner frame */
-	__u32 sum;	   /* of the payload */
-	__u32 option_left; /* bytes of the IP option */
-	int why;
-	__u16 whole; /* offset and flags of the packet as it came */
-	bool option_copied;
-};
-MAP(PERCPU_ARRAY, fragment_works, __u32, struct fragment_work, 1);
-
-static __always_inline struct fragment_work *fragment_work(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&fragment_works, &zero);
-}
 
 /* What loops have. It is on the stack, as a callback's context must be. */
 struct fragmenter {
@@ -130,7 +96,7 @@ static __always_inline int load_packet(struct fragmenter *f)
 	struct fragment_work *w = f->work;
 	__u32 ihl = w->ihl, len = w->len;
 
-	if (ihl < sizeof(struct iphdr) || ihl > IHL_MAX || !len || len > FRAGMENTED_MAX)
+	if (!within(ihl, sizeof(struct iphdr), IHL_MAX) || !within(len, 1, FRAGMENTED_MAX))
 		return REASON_TOO_BIG;
 	if (bpf_skb_load_bytes(f->ctx, f->p->l3, w->first, ihl) ||
 	    bpf_skb_load_bytes(f->ctx, f->p->l4, w->payload, len))

@@ -4,12 +4,13 @@
  *
  * in:    p, addresses
  * out:   headers in the packet
- * maps:  scratch
+ * maps:  fragment_works
  * stops: NO_HEADROOM
  */
 #pragma once
 
 #include "tunnel/headroom.h"
+#include "tx/work.h"
 
 #define ICMP_TOS 0xc0 /* internetwork control, RFC 1812 4.3.2.5 */
 #define ICMP_TTL 64

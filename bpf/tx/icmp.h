@@ -6,12 +6,13 @@
  *
  * in:    p, the drop reason
  * out:   the error in the packet's layout, for the inner sender
- * maps:  scratch, owner_limits, owner_usages, segments, routers
+ * maps:  fragment_works, owner_limits, owner_usages, segments, routers
  * stops: nothing: the packet is counted under its reason
  */
 #pragma once
 
 #include "core/limits.h"
+#include "core/within.h"
 #include "tx/headers.h"
 
 /* What fits into a packet of the minimum MTU after the ICMP header. */
@@ -138,9 +139,9 @@ static __always_inline int write_error6(CTX *ctx, struct pkt *p, const struct ad
 static __always_inline int make_error(CTX *ctx, struct pkt *p, const struct segment *seg,
 				      const struct icmp_error *e)
 {
-	__u32 headroom = sizeof(struct icmphdr), zero = 0;
+	__u32 headroom = sizeof(struct icmphdr);
 	__u32 embedded = p->headers + p->payload - sizeof(struct ethhdr); /* without padding */
-	struct scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+	struct scratch *s = scratch();
 	struct addr source;
 	__u32 sum;
 	int why;
@@ -150,7 +151,7 @@ static __always_inline int make_error(CTX *ctx, struct pkt *p, const struct segm
 		embedded = is_v6(p) ? EMBEDDED_MAX6 : EMBEDDED_MAX4;
 	embedded &= ~3U;
 	barrier_var(embedded); /* the verifier wants the bounds tested again */
-	if (!s || embedded < sizeof(struct iphdr) || embedded > sizeof(s->bytes))
+	if (!s || !within(embedded, sizeof(struct iphdr), sizeof(s->bytes)))
 		return REASON_NO_HEADROOM;
 	if (bpf_skb_load_bytes(ctx, sizeof(struct ethhdr), s->bytes, embedded))
 		return REASON_NO_HEADROOM;

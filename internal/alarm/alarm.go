@@ -17,10 +17,12 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -31,10 +33,13 @@ type Options struct {
 	Report func(what string, err error)
 }
 
-// sweepEvery calls each at every tick until ctx ends, and sweep after it: two of those are least apart, or more where they
-// cost much. timing names the fault of a clock that cannot be read.
-func (o Options) sweepEvery(ctx context.Context, least time.Duration, timing string, each, sweep func()) {
-	tick := time.NewTicker(LogEvery)
+// idleEvery is the time between two calls of each where it has nothing to do.
+const idleEvery = time.Second
+
+// sweepEvery calls sweep until ctx ends: two of those are least apart, or more where they cost much. Between them it calls
+// each, seldom while that has nothing to do; nil is nothing. timing names the fault of a clock that cannot be read.
+func (o Options) sweepEvery(ctx context.Context, least time.Duration, timing string, each func() (busy bool), sweep func()) {
+	tick := time.NewTimer(LogEvery)
 	defer tick.Stop()
 	var notBefore time.Time
 	for {
@@ -43,17 +48,23 @@ func (o Options) sweepEvery(ctx context.Context, least time.Duration, timing str
 			return
 		case <-tick.C:
 		}
-		each()
-		begin := time.Now()
-		if begin.Before(notBefore) {
-			continue
+		busy := each != nil && each()
+		if begin := time.Now(); !begin.Before(notBefore) {
+			took, err := Timed(func() error {
+				sweep()
+				return nil
+			})
+			o.Report(timing, err)
+			notBefore = begin.Add(max(least, TimeShare*took))
 		}
-		took, err := Timed(func() error {
-			sweep()
-			return nil
-		})
-		o.Report(timing, err)
-		notBefore = begin.Add(max(least, TimeShare*took))
+		next := time.Until(notBefore)
+		switch {
+		case busy:
+			next = LogEvery
+		case each != nil:
+			next = min(next, idleEvery)
+		}
+		tick.Reset(max(next, min(least, LogEvery)))
 	}
 }
 
@@ -77,16 +88,73 @@ func IsMinor(what string) bool {
 
 // LogChanges logs the problems that are new and those that are over.
 func LogChanges(log *slog.Logger, was, now []problem.Problem) {
-	for _, p := range now {
-		if !slices.Contains(was, p) {
-			log.Warn("problem", "what", p.Text, "severity", p.Severity)
+	logChanges(log, was, now, func(p problem.Problem) problem.Problem { return p })
+}
+
+// LogKinds is LogChanges where a problem whose figures changed is the same.
+func LogKinds(log *slog.Logger, was, now []problem.Problem) {
+	logChanges(log, was, now, withoutFigures)
+}
+
+// logChanges takes problems for the same whose keys are.
+func logChanges(log *slog.Logger, was, now []problem.Problem, key func(problem.Problem) problem.Problem) {
+	for _, p := range others(now, was, key) {
+		Raised(log, p)
+	}
+	for _, p := range others(was, now, key) {
+		Cleared(log, p.Text)
+	}
+}
+
+// others are the problems of a list that are not in another, each once.
+func others(list, but []problem.Problem, key func(problem.Problem) problem.Problem) (left []problem.Problem) {
+	known := make(map[problem.Problem]bool, len(but))
+	for _, p := range but {
+		known[key(p)] = true
+	}
+	for _, p := range list {
+		if k := key(p); !known[k] {
+			known[k] = true
+			left = append(left, p)
 		}
 	}
-	for _, p := range was {
-		if !slices.Contains(now, p) {
-			log.Info("problem cleared", "what", p.Text)
+	return left
+}
+
+// withoutFigures is a problem without its numbers, times and percentages. Names and addresses stay.
+func withoutFigures(p problem.Problem) problem.Problem {
+	words := strings.Fields(p.Text)
+	for i, w := range words {
+		if isFigure(strings.Trim(w, "(),:;")) {
+			words[i] = "#"
 		}
 	}
+	p.Text = strings.Join(words, " ")
+	return p
+}
+
+func isFigure(word string) bool {
+	if word == "" || strings.Count(word, ".") > 1 || word[0] < '0' || word[0] > '9' {
+		return false
+	}
+	return strings.Trim(word, "0123456789.,%hmsµnu") == ""
+}
+
+// Raised logs a problem that is new.
+func Raised(log *slog.Logger, p problem.Problem) {
+	level := slog.LevelWarn
+	switch p.Severity {
+	case problem.SeverityNote:
+		level = slog.LevelInfo
+	case problem.SeverityError:
+		level = slog.LevelError
+	}
+	log.Log(context.Background(), level, p.Text, event.Is(event.ProblemRaised))
+}
+
+// Cleared logs that a problem is over.
+func Cleared(log *slog.Logger, text string) {
+	log.Info("problem cleared: "+text, event.Is(event.ProblemCleared))
 }
 
 // TimeShare is the time between readings, or sweeps, in the processor time that one takes:

@@ -142,19 +142,20 @@ func (g *FirewallReading) evaluate(was FirewallReading, fw overlay.Firewall) {
 	}
 }
 
-// writeLog takes over the lines that the data path wrote.
-func (f *Firewall) writeLog() {
+// writeLog takes over the lines that the data path wrote, where there is a firewall.
+func (f *Firewall) writeLog() (is bool) {
 	var lines []datapath.LogLine // written when nobody waits for the lock
 	is, err := f.from.WithFirewall(func(_ overlay.Firewall, tables Conntrack) error {
 		return tables.Logs(logMost, func(l datapath.LogLine) { lines = append(lines, l) })
 	})
 	if !is {
-		return
+		return false
 	}
 	for _, l := range lines {
 		f.logLine(l)
 	}
 	f.o.Report(readLog, err)
+	return true
 }
 
 // logLine writes one of them.

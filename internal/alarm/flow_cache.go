@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Kinds of alarm of the flow cache.
@@ -104,9 +105,9 @@ func (f *FlowCache) Look(config overlay.FlowCache, flows Flows) {
 	f.mu.Unlock()
 	switch {
 	case next.thrashing && !was.thrashing:
-		f.o.Log.Warn("problem", "what", next.problem(config.Size))
+		Raised(f.o.Log, problem.Warning("%s", next.problem(config.Size)))
 	case was.thrashing && !next.thrashing:
-		f.o.Log.Info("problem cleared", "what", "flow cache: thrashing")
+		Cleared(f.o.Log, "flow cache: thrashing")
 	}
 }
 

@@ -86,12 +86,12 @@ func (l *Limits) Look(from LimitUsages) {
 	l.mu.Unlock()
 	for _, key := range next.keys() {
 		if _, known := was.alarms[key]; !known {
-			l.o.Log.Warn("problem", "what", next.text(key))
+			Raised(l.o.Log, problem.Warning("%s", next.text(key)))
 		}
 	}
 	for _, key := range was.keys() {
 		if _, still := next.alarms[key]; !still {
-			l.o.Log.Info("problem cleared", "what", fmt.Sprintf("%s %s: limit of %s", key.kind, key.owner, key.limit))
+			Cleared(l.o.Log, fmt.Sprintf("%s %s: limit of %s", key.kind, key.owner, key.limit))
 		}
 	}
 }

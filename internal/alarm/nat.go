@@ -86,7 +86,7 @@ func (n *NAT) Last() NATReading {
 
 // Watch works until ctx ends. Two sweeps are least apart, or more where they cost much.
 func (n *NAT) Watch(ctx context.Context, least time.Duration) {
-	n.o.sweepEvery(ctx, least, timeNATSweep, func() {}, func() {
+	n.o.sweepEvery(ctx, least, timeNATSweep, nil, func() {
 		n.sweep()
 		n.from.Swept()
 	})

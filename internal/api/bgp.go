@@ -233,7 +233,7 @@ func ParseBGPRouteQuery(v url.Values) (BGPRouteQuery, error) {
 	q := BGPRouteQuery{
 		Type:    a.OneOf(argType, []string{BGPRouteMAC, BGPRouteMulticast, BGPRoutePrefix, BGPRouteUnicast}),
 		Segment: a.Text(ArgSegment), Router: a.Text(ArgRouter), Neighbour: a.Text(ArgNeighbour),
-		VNI: overlay.VNI(a.Number(argVNI, 1, int(overlay.MaxVNI))), MAC: a.mac(ArgMAC), Addr: a.prefix(argIP), Unused: a.flag(argUnused),
+		VNI: overlay.VNI(a.Number(argVNI, 1, int(overlay.MaxVNI))), MAC: a.mac(ArgMAC), Addr: a.prefix(argIP), Unused: a.Flag(argUnused),
 	}
 	return q, a.End()
 }

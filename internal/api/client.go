@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,6 +29,9 @@ const clientTimeout = 60 * time.Second
 // the same time. Their errors say when the edge does not run.
 type Client struct {
 	name    string
+	remote  bool   // it is not on this host, or asked as if
+	base    string // of its URLs
+	token   string // "" is none
 	http    *http.Client
 	silence time.Duration // how long the edge may say nothing
 }
@@ -44,7 +48,7 @@ func Dial(runtimeDir, name string) *Client {
 
 // DialBy is Dial by connections that connect makes.
 func DialBy(name string, connect func(context.Context) (net.Conn, error)) *Client {
-	return &Client{name: name, silence: clientTimeout, http: &http.Client{
+	return &Client{name: name, base: "http://edge", silence: clientTimeout, http: &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true, // nothing to close
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
@@ -57,7 +61,9 @@ const applyTimeout = 5 * time.Minute
 
 // patient is the same client for what takes longer than questions.
 func (c *Client) patient() *Client {
-	return &Client{name: c.name, http: c.http, silence: applyTimeout}
+	patient := *c
+	patient.silence = applyTimeout
+	return &patient
 }
 
 // Running names the edges that answer in runtimeDir, sorted. A missing
@@ -281,16 +287,22 @@ func (e *QueryError) Error() string { return e.text }
 
 // do returns a good answer, the body of which the caller closes.
 func (c *Client) do(ctx context.Context, method, path string, question io.Reader) (*http.Response, error) {
-	// The host of the URL is not used: DialContext knows the socket.
+	// The host of the URL of a socket is not used: DialContext knows it.
 	listening := listen(ctx, c.silence)
-	req, err := http.NewRequestWithContext(listening.ctx, method, "http://edge"+path, question)
+	req, err := http.NewRequestWithContext(listening.ctx, method, c.base+path, question)
 	if err != nil {
 		listening.end()
 		return nil, fmt.Errorf("edge %s: %w", c.name, err)
 	}
+	if behalf := os.Getenv("SUDO_USER"); behalf != "" && method != http.MethodGet {
+		req.Header.Set(ForHeader, behalf)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		err = c.explain(listening.why(err))
+		err = explain(c, listening.why(err))
 		listening.end()
 		return nil, err
 	}
@@ -306,12 +318,17 @@ func (c *Client) do(ctx context.Context, method, path string, question io.Reader
 	if resp.StatusCode == http.StatusBadRequest {
 		return nil, &QueryError{fmt.Sprintf("edge %s: %s", c.name, r.Error)}
 	}
+	if conflict := conflictOf(resp.StatusCode, r); conflict != nil {
+		return nil, fmt.Errorf("edge %s: %w", c.name, conflict)
+	}
 	return nil, fmt.Errorf("edge %s: %s", c.name, r.Error)
 }
 
 // explain says what a failing connection means and what to do.
-func (c *Client) explain(err error) error {
+func explain(c *Client, err error) error {
 	switch {
+	case c.remote:
+		return explainRemote(c, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("edge %s is not running here: start it with `selvage edge -c FILE`: %w", c.name, err)
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -14,6 +14,8 @@ import (
 type ConfigInfo struct {
 	Revision RevisionInfo `json:"revision"`
 	Files    []ConfigFile `json:"files"` // the edge's own, then those that it includes
+	// Live are objects that are not in the files: live ones, and ports by aliases of interfaces.
+	Live []LiveObject `json:"live,omitempty"`
 }
 
 // ConfigFile is one file of a configuration.
@@ -91,6 +93,8 @@ type ApplyEffects struct {
 const (
 	ArgRevision = "revision"
 	ArgFor      = "for"
+	ArgDryRun   = "dry_run"
+	ArgDurable  = "durable"
 )
 
 // ConfigClient asks about the configuration, and for another.
@@ -117,6 +121,14 @@ func (c ConfigClient) Apply(ctx context.Context, q ApplyQuery) (ApplyInfo, error
 		return ApplyInfo{}, fmt.Errorf("edge %s: configuration: %w", c.c.name, err)
 	}
 	return post[ApplyInfo](ctx, c.c.patient(), "config/apply", bytes.NewReader(text))
+}
+
+// Reload has the edge take the file that it was started with, as it is now. behalf and dryRun are as in ApplyQuery.
+func (c ConfigClient) Reload(ctx context.Context, behalf string, dryRun bool) (ApplyInfo, error) {
+	v := url.Values{}
+	setIf(v, ArgFor, behalf, behalf != "")
+	setIf(v, ArgDryRun, "true", dryRun)
+	return post[ApplyInfo](ctx, c.c.patient(), "config/reload?"+v.Encode(), nil)
 }
 
 // Confirm has the configuration stay that would go back by itself.

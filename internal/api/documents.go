@@ -274,6 +274,14 @@ type FlowInfo struct {
 	Packets  uint64         `json:"packets"`
 	Bytes    uint64         `json:"bytes"`
 	Idle     float64        `json:"idle_s"`
+	// Rate is nil where the flows were read once.
+	Rate *FlowRate `json:"rate,omitempty"`
+}
+
+// FlowRate is what a flow carried between two readings.
+type FlowRate struct {
+	Packets float64 `json:"packets_per_s"`
+	Bytes   float64 `json:"bytes_per_s"`
 }
 
 // FlowCacheInfo is the use of the flow cache: counters since the data path was

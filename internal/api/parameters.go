@@ -18,7 +18,16 @@ const (
 	ArgNeighbour = "neighbour"
 	ArgSoft      = "soft"
 	ArgTimeout   = "timeout"
+	ArgInterval  = "interval"
 	ArgWhat      = "what"
+	ArgKind      = "kind"
+	ArgSeverity  = "severity"
+	ArgObject    = "object"
+	ArgAfter     = "after" // the number of an event
+	ArgSince     = "since"
+	ArgFollow    = "follow"
+	ArgSubsystem = "subsystem"
+	ArgLevel     = "level"
 
 	argPacket = "packet"
 	argSrcMAC = "src_mac"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -21,7 +22,9 @@ type EntryQuery struct {
 	Addr    netip.Prefix // of either end, before or after translation; not of the FDB
 	Origin  string       // "learned", "static" or "bgp"; not of flows
 	Slow    bool         // of flows: not on the fast path
-	Limit   int          // of entries; 0: all
+	// Interval is the time between two readings of flows, for their rates, by which they come then; 0: one reading.
+	Interval time.Duration
+	Limit    int // of entries; 0: all
 }
 
 // Entries are those that a query chose, and how many matched it in all.
@@ -32,6 +35,9 @@ type Entries[T any] struct {
 
 // MatchedHeader says in an answer how many entries matched.
 const MatchedHeader = "Selvage-Matched"
+
+// ForHeader says in a request on whose behalf it is.
+const ForHeader = "Selvage-For"
 
 // Origins are how an edge knows of hosts.
 var Origins = []string{"learned", "static", "bgp"}
@@ -45,6 +51,7 @@ func (q EntryQuery) values() url.Values {
 	setIf(v, ArgAddr, q.Addr.String(), q.Addr.IsValid())
 	setIf(v, ArgOrigin, q.Origin, q.Origin != "")
 	setIf(v, ArgSlow, "true", q.Slow)
+	setIf(v, ArgInterval, q.Interval.String(), q.Interval != 0)
 	setIf(v, ArgLimit, strconv.Itoa(q.Limit), q.Limit != 0)
 	return v
 }
@@ -68,7 +75,9 @@ func EntryQueryOf(v url.Values, others ...string) (EntryQuery, error) {
 		case ArgOrigin:
 			q.Origin = a.OneOf(name, Origins)
 		case ArgSlow:
-			q.Slow = a.flag(name)
+			q.Slow = a.Flag(name)
+		case ArgInterval:
+			q.Interval = a.interval(name)
 		}
 	}
 	return q, a.End()
@@ -129,8 +138,26 @@ func (a *Arguments) mac(name string) overlay.MAC {
 	return argument(a, name, "a MAC address", overlay.ParseMAC)
 }
 
-func (a *Arguments) flag(name string) bool {
+// Flag reads true or false.
+func (a *Arguments) Flag(name string) bool {
 	return argument(a, name, "true or false", strconv.ParseBool)
+}
+
+// The bounds of an EntryQuery's Interval.
+const (
+	LeastInterval = 100 * time.Millisecond
+	MostInterval  = 10 * time.Second
+)
+
+func (a *Arguments) interval(name string) time.Duration {
+	wanted := fmt.Sprintf("a time from %s to %s", LeastInterval, MostInterval)
+	return argument(a, name, wanted, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err == nil && (d < LeastInterval || d > MostInterval) {
+			err = strconv.ErrRange
+		}
+		return d, err
+	})
 }
 
 // Number reads a number between bounds.

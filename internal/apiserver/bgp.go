@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -27,7 +29,10 @@ func bgpUse(e *State) *api.BGPUse {
 }
 
 // bgpDocuments are those about BGP, for which the edge need not stand still.
-type bgpDocuments struct{ now func() *BGP }
+type bgpDocuments struct {
+	now func() *BGP
+	log *slog.Logger
+}
 
 func (d bgpDocuments) info() (api.BGPInfo, error) {
 	b := d.now()
@@ -78,6 +83,7 @@ func (d bgpDocuments) thawHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
+	d.log.InfoContext(r.Context(), "MAC address thawed by command", event.Is(event.MACThawed), "segment", query.Get(api.ArgSegment), "mac", mac)
 	reply(w, b.State.Moves(), nil)
 }
 
@@ -101,6 +107,7 @@ func (d bgpDocuments) resetHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
+	d.log.InfoContext(r.Context(), "BGP session reset by command", event.Is(event.BGPReset), "neighbour", query.Get(api.ArgNeighbour), "soft", soft)
 	document, err := d.info()
 	reply(w, document, err)
 }

@@ -2,12 +2,12 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/revision"
 )
@@ -42,10 +43,12 @@ type Transactions interface {
 	// Apply does so with r, or only says what it would change. With confirm it goes back by itself
 	// after that time.
 	Apply(ctx context.Context, r revision.Revision, dryRun bool, confirm time.Duration) (api.ApplyInfo, error)
+	// Reload does so with the file that the edge was started with, as it is now.
+	Reload(ctx context.Context, by string, dryRun bool) (api.ApplyInfo, error)
 	// Rollback goes back to a revision; 0 is the one before.
 	Rollback(ctx context.Context, id int, by string) (api.ApplyInfo, error)
 	// Confirm has the configuration stay that waits for it.
-	Confirm() (api.RevisionInfo, error)
+	Confirm(ctx context.Context) (api.RevisionInfo, error)
 }
 
 // configurations answers about them, and passes changes on.
@@ -54,7 +57,10 @@ type configurations struct{ o Options }
 // document is the configuration in force, as it was written.
 func (c configurations) document() (api.ConfigInfo, error) {
 	edge, r := c.o.Configuration.InForce()
-	info := api.ConfigInfo{Revision: c.o.Configuration.Info(r), Files: []api.ConfigFile{}}
+	info := api.ConfigInfo{Revision: c.o.Configuration.Info(r), Files: []api.ConfigFile{}, Live: []api.LiveObject{}}
+	if c.o.Live != nil {
+		info.Live = c.o.Live.Live().Objects
+	}
 	hidden := secrets(edge)
 	for _, f := range r.Source.Files {
 		text := f.Text
@@ -101,17 +107,15 @@ func (c configurations) history() ([]api.RevisionInfo, error) {
 	return infos, nil
 }
 
-// requester is who asks by a connection to the socket, and on whose behalf.
+// requester is who asks, and on whose behalf.
 func requester(r *http.Request, behalf string) string {
-	by := "somebody"
-	if uid, ok := r.Context().Value(peerKey{}).(uint32); ok {
-		by = "uid " + strconv.FormatUint(uint64(uid), 10)
-		if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
-			by = u.Username
-		}
-	}
-	if behalf != "" && behalf != by {
+	id := IdentityOf(r)
+	by := id.Name
+	if behalf = cmp.Or(event.ActorOf(r.Context()).For, behalf); behalf != "" && behalf != by {
 		by += " for " + behalf
+	}
+	if id.From != fromSocket {
+		by += " at " + id.From
 	}
 	return by
 }
@@ -143,6 +147,21 @@ func (c configurations) applyHandler(w http.ResponseWriter, r *http.Request) {
 	reply(w, info, err)
 }
 
+func (c configurations) reloadHandler(w http.ResponseWriter, r *http.Request) {
+	if !isChange(w, r) {
+		return
+	}
+	patiently(w)
+	a := api.Arguments{Values: r.URL.Query()}
+	behalf, dryRun := a.Text(api.ArgFor), a.Flag(api.ArgDryRun)
+	if err := a.End(); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	info, err := c.o.Transactions.Reload(r.Context(), requester(r, behalf), dryRun)
+	reply(w, info, err)
+}
+
 func (c configurations) rollbackHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
@@ -162,7 +181,7 @@ func (c configurations) confirmHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
-	info, err := c.o.Transactions.Confirm()
+	info, err := c.o.Transactions.Confirm(r.Context())
 	reply(w, info, err)
 }
 

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,7 +28,7 @@ func (d documents) drainHandler(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	now := time.Now()
-	document, err := d.setDrain(&gateway.Drain{Asked: now, Deadline: now.Add(timeout), Done: timeout == 0})
+	document, err := d.setDrain(r.Context(), &gateway.Drain{Asked: now, Deadline: now.Add(timeout), Done: timeout == 0})
 	reply(w, document, err)
 }
 
@@ -36,7 +37,7 @@ func (d documents) undrainHandler(w http.ResponseWriter, r *http.Request) {
 	if !isChange(w, r) {
 		return
 	}
-	document, err := d.setDrain(nil)
+	document, err := d.setDrain(r.Context(), nil)
 	reply(w, document, err)
 }
 
@@ -51,7 +52,7 @@ func isChange(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // setDrain makes the wish known, and says how egress is then.
-func (d documents) setDrain(wish *gateway.Drain) (api.EgressInfo, error) {
+func (d documents) setDrain(ctx context.Context, wish *gateway.Drain) (api.EgressInfo, error) {
 	_, err := read(d.o.Edge, "egress", func(e *State) (struct{}, error) {
 		switch {
 		case !gateway.IsMember(e.Config):
@@ -64,6 +65,6 @@ func (d documents) setDrain(wish *gateway.Drain) (api.EgressInfo, error) {
 	if err != nil {
 		return api.EgressInfo{}, err
 	}
-	d.o.Drainer.SetDrain(wish)
+	d.o.Drainer.SetDrain(ctx, wish)
 	return d.egress()
 }

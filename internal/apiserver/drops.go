@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/metrics"
 )
 
 func (d documents) drops() ([]api.DropInfo, error) {
@@ -58,32 +59,14 @@ func OwnerDropInfos(drops []datapath.OwnerDrop) []api.OwnerDropInfo {
 	return list
 }
 
-func dropMetrics(p *page, drops []datapath.Drop) {
+func dropMetrics(p *metrics.Page, drops []datapath.Drop) {
 	const packets, bytes = "selvage_drops_total", "selvage_dropped_bytes_total"
-	p.family(counter, packets, "Packets that were dropped, by reason.")
+	p.Family(metrics.Counter, packets, "Packets that were dropped, by reason.")
 	for _, d := range drops {
-		p.sample(packets, d.Packets, "reason", d.Reason)
+		p.Count(d.Packets, "reason", d.Reason)
 	}
-	p.family(counter, bytes, "Bytes of packets that were dropped, by reason.")
+	p.Family(metrics.Counter, bytes, "Bytes of packets that were dropped, by reason.")
 	for _, d := range drops {
-		p.sample(bytes, d.Bytes, "reason", d.Reason)
+		p.Count(d.Bytes, "reason", d.Reason)
 	}
-}
-
-// ownerDropMetrics have a series for each owner and reason that has drops.
-func ownerDropMetrics(e *State, p *page) error {
-	const name = "selvage_owner_drops_total"
-	p.family(counter, name, "Packets of a port, segment or remote that were dropped, by reason.")
-	for _, kind := range ownerKinds {
-		drops, err := e.DataPath.Drops.OwnerDrops(datapath.OwnerKind(kind))
-		if err != nil {
-			return err
-		}
-		for _, d := range drops {
-			if d.Owner != "" {
-				p.sample(name, d.Packets, "kind", kind, "owner", d.Owner, "reason", d.Reason)
-			}
-		}
-	}
-	return nil
 }

@@ -20,8 +20,14 @@ func Changes(was, now config.Source) []api.ConfigChange {
 	if err != nil {
 		return append(list, api.ConfigChange{Kind: config.Changed, Path: now.Path})
 	}
-	for _, c := range diff {
-		list = append(list, api.ConfigChange(c))
+	return append(list, ChangesOf(diff)...)
+}
+
+// ChangesOf are changes as documents.
+func ChangesOf(changes []config.Change) []api.ConfigChange {
+	list := make([]api.ConfigChange, len(changes))
+	for i, c := range changes {
+		list[i] = api.ConfigChange(c)
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/metrics"
 )
 
 // maxRuleSeries is with how many rules each has metrics of its own. A collector pays for
@@ -13,32 +14,38 @@ import (
 const maxRuleSeries = 500
 
 // firewallMetrics has nothing to say where there is none.
-func firewallMetrics(e *State, p *page) error {
+func firewallMetrics(e *State, p *metrics.Page) {
+	if e.Config.Firewall == nil {
+		return
+	}
+	sessionMetrics(p, e.Alarms.Firewall)
+	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.DataPath.Firewall.FirewallTables(e.Alarms.Firewall.GCStats))
+}
+
+// ruleMetricsOf takes as long as there are rules.
+func ruleMetricsOf(e *State, p *metrics.Page) error {
 	if e.Config.Firewall == nil {
 		return nil
 	}
 	rules, err := e.DataPath.Firewall.Rules()
-	if err != nil {
-		return err
+	if err == nil {
+		ruleMetrics(p, rules)
 	}
-	sessionMetrics(p, e.Alarms.Firewall)
-	tableMetrics(p, "selvage_firewall", "the firewall's tables", e.DataPath.Firewall.FirewallTables(e.Alarms.Firewall.GCStats))
-	ruleMetrics(p, rules)
-	return nil
+	return err
 }
 
-func sessionMetrics(p *page, g alarm.FirewallReading) {
+func sessionMetrics(p *metrics.Page, g alarm.FirewallReading) {
 	const halfOpen, alarm = "selvage_conntrack_half_open_entries", "selvage_firewall_alarms"
 	stateMetrics(p, "selvage_conntrack_entries", "Connections that the firewall tracks, by state.", g.GCStats.States)
-	p.family(gauge, halfOpen, "Half-open connections, of ports that have any.")
+	p.Family(metrics.Gauge, halfOpen, "Half-open connections, of ports that have any.")
 	for _, port := range slices.Sorted(maps.Keys(g.GCStats.HalfOpens)) {
-		p.sample(halfOpen, uint64(g.GCStats.HalfOpens[port].In+g.GCStats.HalfOpens[port].Out), "port", port)
+		p.Count(uint64(g.GCStats.HalfOpens[port].In+g.GCStats.HalfOpens[port].Out), "port", port)
 	}
-	p.single(gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.Problems)))
+	p.Single(metrics.Gauge, alarm, "Alarms of the firewall that are raised.", uint64(len(g.Problems)))
 }
 
 // tableMetrics are of the tables of something.
-func tableMetrics(p *page, prefix, of string, tables []datapath.Table) {
+func tableMetrics(p *metrics.Page, prefix, of string, tables []datapath.Table) {
 	for _, m := range []struct {
 		name, help string
 		value      func(datapath.Table) int
@@ -48,24 +55,24 @@ func tableMetrics(p *page, prefix, of string, tables []datapath.Table) {
 		{"memory_bytes", "Memory of " + of + ".", func(t datapath.Table) int { return int(t.Bytes) }},
 	} {
 		name := prefix + "_table_" + m.name
-		p.family(gauge, name, m.help)
+		p.Family(metrics.Gauge, name, m.help)
 		for _, t := range tables {
 			if n := m.value(t); n >= 0 {
-				p.sample(name, uint64(n), "table", t.Name)
+				p.Count(uint64(n), "table", t.Name)
 			}
 		}
 	}
 }
 
 // stateMetrics are connections by state.
-func stateMetrics(p *page, name, help string, states map[string]int) {
-	p.family(gauge, name, help)
+func stateMetrics(p *metrics.Page, name, help string, states map[string]int) {
+	p.Family(metrics.Gauge, name, help)
 	for _, state := range datapath.StateNames {
-		p.sample(name, uint64(states[state]), "state", state)
+		p.Count(uint64(states[state]), "state", state)
 	}
 }
 
-func ruleMetrics(p *page, rules []datapath.RuleCounters) {
+func ruleMetrics(p *metrics.Page, rules []datapath.RuleCounters) {
 	if len(rules) > maxRuleSeries {
 		rules = bySection(rules)
 	}
@@ -77,9 +84,9 @@ func ruleMetrics(p *page, rules []datapath.RuleCounters) {
 		{"selvage_firewall_rule_packets_total", "Packets that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Packets }},
 		{"selvage_firewall_rule_bytes_total", "Bytes that the rule decided about.", func(r datapath.RuleCounters) uint64 { return r.Bytes }},
 	} {
-		p.family(counter, m.name, m.help)
+		p.Family(metrics.Counter, m.name, m.help)
 		for _, r := range rules {
-			p.sample(m.name, m.value(r), "section", r.Section, "rule", r.Name)
+			p.Count(m.value(r), "section", r.Section, "rule", r.Name)
 		}
 	}
 }

@@ -2,12 +2,15 @@ package apiserver
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,18 +19,49 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-func (d documents) flows(v url.Values) (api.Entries[api.FlowInfo], error) {
-	q, err := api.EntryQueryOf(v, api.ArgAddr, api.ArgSlow)
-	if err != nil {
+// flowsInTurn are flows: as they are, or by what they carry in an interval.
+func (d documents) flowsInTurn() func(context.Context, url.Values) (api.Entries[api.FlowInfo], error) {
+	turns := make(chan struct{}, ratesAtOnce)
+	return func(ctx context.Context, v url.Values) (none api.Entries[api.FlowInfo], err error) {
+		q, err := api.EntryQueryOf(v, api.ArgAddr, api.ArgSlow, api.ArgInterval)
+		if err != nil {
+			return none, err
+		}
+		if q.Interval != 0 {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+			default:
+				return none, &api.Conflict{Status: http.StatusServiceUnavailable, Message: "rates of flows are being measured for others: ask again"}
+			}
+		}
+		return d.flows(ctx, q)
+	}
+}
+
+// ratesAtOnce is how many may have rates of flows measured at once, as each needs memory for all flows.
+const ratesAtOnce = 2
+
+// flows are those that a question asks for. The edge goes on between the readings.
+func (d documents) flows(ctx context.Context, q api.EntryQuery) (api.Entries[api.FlowInfo], error) {
+	flows, err := d.readFlows()
+	if err != nil || q.Interval == 0 {
+		return FlowEntries(flows, q), err
+	}
+	before := newFlowReading(flows, q, time.Now())
+	select {
+	case <-ctx.Done():
+		return api.Entries[api.FlowInfo]{}, ctx.Err()
+	case <-time.After(q.Interval):
+	}
+	if flows, err = d.readFlows(); err != nil {
 		return api.Entries[api.FlowInfo]{}, err
 	}
-	return read(d.o.Edge, "flows", func(e *State) (api.Entries[api.FlowInfo], error) {
-		flows, err := e.DataPath.Flows.Flows()
-		if err != nil {
-			return api.Entries[api.FlowInfo]{}, err
-		}
-		return FlowEntries(flows, q), nil
-	})
+	return before.rates(flows, q, time.Now()), nil
+}
+
+func (d documents) readFlows() ([]datapath.Flow, error) {
+	return read(d.o.Edge, "flows", func(e *State) ([]datapath.Flow, error) { return e.DataPath.Flows.Flows() })
 }
 
 // FlowEntries are the flows that a query chooses, the busiest first.
@@ -38,12 +72,14 @@ func FlowEntries(flows []datapath.Flow, q api.EntryQuery) api.Entries[api.FlowIn
 			list = append(list, flowInfo(flows[i]))
 		}
 	}
-	// The busiest first; what follows only makes the order the same each time.
-	slices.SortFunc(list, func(a, b api.FlowInfo) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
-			a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
-	})
+	slices.SortFunc(list, busiest)
 	return limited(list, q.Limit)
+}
+
+// busiest has the flow that has carried the most first; the rest only makes the order the same each time.
+func busiest(a, b api.FlowInfo) int {
+	return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Packets, a.Packets),
+		a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
 }
 
 // choosesFlow reports whether the query asks for a flow.

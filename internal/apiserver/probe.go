@@ -1,9 +1,11 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/event"
 )
 
 // probeHandler serves the wish for probes. They go on after the answer, with what is known
@@ -16,6 +18,7 @@ func (d documents) probeHandler(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, api.BadRequest{Err: err})
 		return
 	}
+	d.o.Log.InfoContext(r.Context(), "offload probe asked for", event.Is(event.OffloadProbe), "remote", cmp.Or(r.URL.Query().Get(api.ArgRemote), "all"))
 	document, err := d.teps()
 	reply(w, document, err)
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/event"
 )
 
 const (
@@ -84,20 +85,16 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		(*h).ServeHTTP(w, r)
 		return
 	}
+	switch r.URL.Path {
+	case "/healthz":
+		answerHealth(w, r, []api.HealthCheck{{Name: "loop", OK: true, Message: "the edge is starting"}})
+		return
+	case "/readyz":
+		answerHealth(w, r, []api.HealthCheck{{Name: "datapath", Message: "the edge is starting"}})
+		return
+	}
 	w.Header().Set("Retry-After", "1")
 	api.Answer(w, http.StatusServiceUnavailable, api.Refusal{Error: fmt.Sprintf("edge %s is starting: ask again in a moment", g.name)})
-}
-
-// readers lets those who are not root read alone: with a group on the socket they may come.
-func readers(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		uid, known := r.Context().Value(peerKey{}).(uint32)
-		if known && uid != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			api.Answer(w, http.StatusForbidden, api.Refusal{Error: "only root may change the edge: try sudo"})
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // Server serves until Stop, which waits for it.
@@ -111,7 +108,7 @@ type Server struct {
 func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 	s := &Server{
 		http: &http.Server{
-			Handler: api.Patiently(readers(h), writeTimeout), ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
+			Handler: api.Patiently(h, writeTimeout), ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ConnContext: withPeer,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		failed: make(chan error, 1),
@@ -158,5 +155,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if err := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || peer == nil {
 		return ctx
 	}
+	uid := int(peer.Uid)
+	ctx = event.WithActor(ctx, event.Actor{How: event.BySocket, UID: &uid, PID: int(peer.Pid)})
 	return context.WithValue(ctx, peerKey{}, peer.Uid)
 }

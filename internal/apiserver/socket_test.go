@@ -1,38 +1,13 @@
 package apiserver
 
 import (
-	"context"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/selvage/selvage/internal/api"
 )
-
-// A group may read and change nothing; root may do both.
-func TestReaders(t *testing.T) {
-	h := readers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, http.StatusOK, "done") }))
-	for _, c := range []struct {
-		uid    any
-		method string
-		want   int
-	}{
-		{uint32(0), http.MethodPost, 200}, {uint32(0), http.MethodGet, 200},
-		{uint32(1000), http.MethodPost, 403}, {uint32(1000), http.MethodDelete, 403}, {uint32(1000), http.MethodGet, 200}, {uint32(1000), http.MethodHead, 200},
-	} {
-		r := httptest.NewRequest(c.method, "/v1/egress/drain", nil)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, c.uid)))
-		if w.Code != c.want {
-			t.Errorf("%s by user %v: %d, want %d", c.method, c.uid, w.Code, c.want)
-		}
-	}
-}
 
 func TestListenForGroup(t *testing.T) {
 	own, err := user.LookupGroupId("0")

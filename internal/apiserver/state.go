@@ -88,6 +88,7 @@ type DataPath struct {
 	NAT      NATSessions
 	Egress   NATTables
 	Tracer   Tracer
+	Monitors Monitors // nil: it tells nothing
 }
 
 // The subjects of a data path.
@@ -117,6 +118,9 @@ type (
 	Flows interface {
 		Flows() ([]datapath.Flow, error)
 		Stats() (datapath.Stats, error)
+		// Totals are Stats with entries as of the last count, and Tables how full tables are, likewise.
+		Totals() (datapath.Stats, error)
+		Tables() ([]datapath.Table, error)
 		CachedSessions(sessions []datapath.Session) ([][2]datapath.Cached, error)
 	}
 	// Firewall says what the firewall did.
@@ -137,6 +141,18 @@ type (
 	// Tracer tells a packet's way. It is called in ReadInLoop alone.
 	Tracer interface {
 		Trace(in datapath.TraceInput) (datapath.Trace, error)
+	}
+	// Monitors have programs tell of packets. It is called in ReadInLoop alone.
+	Monitors interface {
+		StartMonitor(o datapath.MonitorOptions) (MonitorSession, error)
+	}
+	// MonitorSession is told of packets until Stop. Events are read in Read, the rest anywhere; Prolong beside all.
+	MonitorSession interface {
+		Events(most int, do func(datapath.PacketEvent)) (more bool, err error)
+		Counts() (datapath.MonitorCounts, error)
+		Prolong() error
+		Quiesce() error
+		Stop() error
 	}
 )
 

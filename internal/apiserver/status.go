@@ -57,30 +57,38 @@ func (d documents) status() (api.Status, error) {
 			return api.Status{}, err
 		}
 		s.Problems = append(s.Problems, unresolved...)
-		if s.FDB.Used*100 >= int(s.FDB.Size)*fullAt {
-			s.Problems = append(s.Problems, problem.Warning(
-				"FDB: %d of %d entries are in use: raise spec.fdb.size, or frames to hosts that do not fit are flooded", s.FDB.Used, s.FDB.Size))
-		}
-		for _, warning := range e.Config.Warnings {
-			s.Problems = append(s.Problems, problem.Warning("%s", warning))
-		}
-		switch kind, text := e.Alarms.FlowCache.Alarm(e.Config.FlowCache); kind {
-		case "":
-		case alarm.CacheOff: // somebody wanted it
-			s.Problems = append(s.Problems, problem.Note("%s", text))
-		default:
-			s.Problems = append(s.Problems, problem.Warning("%s", text))
-		}
+		s.Problems = append(s.Problems, cheapProblems(e, s.FDB.Used)...)
 		slices.SortStableFunc(s.Problems, worstFirst)
 		s.Verdict = problem.Sum(s.Problems)
 		return s, nil
 	})
 }
 
+// cheapProblems are those of the data path that are found without a look at entries.
+func cheapProblems(e *State, fdb int) (list []problem.Problem) {
+	if fdb*100 >= int(e.Config.FDB.Size)*fullAt {
+		list = append(list, problem.Warning(
+			"FDB: %d of %d entries are in use: raise spec.fdb.size, or frames to hosts that do not fit are flooded", fdb, e.Config.FDB.Size))
+	}
+	for _, warning := range e.Config.Warnings {
+		list = append(list, problem.Warning("%s", warning))
+	}
+	switch kind, text := e.Alarms.FlowCache.Alarm(e.Config.FlowCache); kind {
+	case "":
+	case alarm.CacheOff: // somebody wanted it
+		list = append(list, problem.Note("%s", text))
+	default:
+		list = append(list, problem.Warning("%s", text))
+	}
+	return list
+}
+
+// severities are all, the worst first.
+var severities = []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityNote}
+
 // worstFirst orders problems by severity.
 func worstFirst(a, b problem.Problem) int {
-	order := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityNote}
-	return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	return cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity))
 }
 
 // CountFlows notes how full the flow caches are.

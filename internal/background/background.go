@@ -7,6 +7,7 @@ package background
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Start runs f in a goroutine until ctx ends or the returned function is called, which waits for it.
@@ -15,6 +16,22 @@ func Start(ctx context.Context, f func(context.Context)) (end func()) {
 	var owned sync.WaitGroup
 	owned.Go(func() { f(ctx) })
 	return func() { cancel(); owned.Wait() }
+}
+
+// Every does f again and again, an interval apart, until ctx ends or the returned function is called, which waits for it.
+func Every(ctx context.Context, interval time.Duration, f func()) (end func()) {
+	return Start(ctx, func(ctx context.Context) {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				f()
+			}
+		}
+	})
 }
 
 // OnEach does f with each that comes by a channel until the returned function is called, which waits for it.

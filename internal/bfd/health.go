@@ -28,8 +28,10 @@ const (
 type health struct {
 	state    State
 	since    time.Time
+	turned   time.Time // when the session last came up or ended
 	why      string
 	failures int       // in a row
+	flaps    uint64    // failures in all
 	held     time.Time // until when a session that is up again is not used; zero: not held
 	session  sessionState
 	remote   sessionState
@@ -84,7 +86,7 @@ func (h *health) become(now time.Time, state State, why string) {
 	if h.state != state {
 		h.since = now
 	}
-	h.state, h.why, h.held = state, why, time.Time{}
+	h.state, h.why, h.held, h.turned = state, why, time.Time{}, now
 }
 
 // answered makes the pair usable, at once or after its hold.
@@ -94,7 +96,7 @@ func (h *health) answered(now time.Time) {
 		return
 	}
 	wait := hold(h.failures)
-	h.held, h.why = now.Add(wait), fmt.Sprintf("it answers, and is held back for %s after %s", wait, failures(h.failures))
+	h.held, h.turned, h.why = now.Add(wait), now, fmt.Sprintf("it answers, and is held back for %s after %s", wait, failures(h.failures))
 }
 
 // failed counts a failure, from one on when the pair was up for long.
@@ -103,6 +105,7 @@ func (h *health) failed(now time.Time, s *session) {
 		h.failures = 0
 	}
 	h.failures++
+	h.flaps++
 	why := "the remote ended the session"
 	switch {
 	case s.diag == pathDown:

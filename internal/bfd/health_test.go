@@ -99,14 +99,24 @@ func TestBackOff(t *testing.T) {
 	p.want(Down, "held back for 1s after a failure")
 }
 
-// A failure while it is held back counts, and the wait begins anew.
+// A failure while it is held back counts, and the wait begins anew. The session has turned then, though the pair was down before.
 func TestFailureWhileHeld(t *testing.T) {
 	p := newPatient(t)
 	p.hear(down, initial, up)
+	p.pass(time.Second)
 	p.silence()
+	failed := p.now
+	p.pass(time.Second)
 	p.hear(down, initial, up)
+	answered := p.now
+	if p.h.since != failed || p.h.turned != answered {
+		t.Errorf("down since %s, turned at %s, want %s and %s", p.h.since, p.h.turned, failed, answered)
+	}
 	p.pass(900 * time.Millisecond)
 	p.silence()
+	if p.h.since != failed || p.h.turned != p.now {
+		t.Errorf("down since %s, turned at %s, want %s and %s", p.h.since, p.h.turned, failed, p.now)
+	}
 	p.pass(time.Hour)
 	p.want(Down, "no packet")
 	p.hear(down, initial, up)

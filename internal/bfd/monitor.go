@@ -81,10 +81,13 @@ func (p Peer) reflected() bool { return p.Via != overlay.Via{} }
 type Result struct {
 	State State
 	Since time.Time // of State
-	Why   string
+	// Turned is when the session last came up or ended; that is no change of State while the pair is held back.
+	Turned time.Time
+	Why    string
 	// Session is the state of the BFD session in the words of RFC 5880: down, init, up.
 	Session  string
-	Failures int // in a row
+	Failures int    // in a row
+	Flaps    uint64 // failures in all
 	// Service is what the remote says of itself, and ServiceSince when it began to.
 	Service      Service
 	ServiceSince time.Time
@@ -213,8 +216,8 @@ func (m *Monitor) Results() map[overlay.Pair]Result {
 	for pair, p := range m.byPair {
 		if p.leaving.IsZero() {
 			results[pair] = Result{
-				State: p.health.state, Since: p.health.since, Why: p.health.why, Session: p.session.state.String(),
-				Failures: p.health.failures, Detects: p.session.detection(), Sent: p.sent, Received: p.received,
+				State: p.health.state, Since: p.health.since, Turned: p.health.turned, Why: p.health.why, Session: p.session.state.String(),
+				Failures: p.health.failures, Flaps: p.health.flaps, Detects: p.session.detection(), Sent: p.sent, Received: p.received,
 				Service: p.health.service, ServiceSince: p.health.serviceSince, Held: p.health.isHeld(), Holds: p.health.holds,
 				Left: p.health.remote == adminDown,
 			}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -201,10 +202,10 @@ func (m *Monitor) tend(now time.Time, p *peer) {
 			notify(m.changed)
 		}
 		if p.health.why != before {
-			m.log.Info("liveness of a remote", append(p.names(), "state", p.health.state, "why", p.health.why)...)
+			m.log.Info("liveness of a remote", append(p.names(), event.Is(event.BFDState), "state", p.health.state, "why", p.health.why)...)
 		}
 		if p.health.service != served {
-			m.log.Info("service of a remote", append(p.names(), "service", p.health.service)...)
+			m.log.Info("service of a remote", append(p.names(), event.Is(event.RemoteService), "service", p.health.service)...)
 		}
 	}
 	p.next = earliest(p.session.due(), p.session.deadline, p.health.held, p.leaving)

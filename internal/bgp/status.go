@@ -9,6 +9,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/bgp/counters"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
@@ -32,7 +33,7 @@ func (v *State) note(events []evpn.Event, now time.Time) {
 		return
 	}
 	for _, ev := range events {
-		attrs := []any{"segment", ev.Segment}
+		attrs := []any{event.Is(kindOf(ev.What)), "segment", ev.Segment}
 		if ev.MAC != (overlay.MAC{}) {
 			attrs = append(attrs, "mac", ev.MAC)
 		}
@@ -58,6 +59,19 @@ func (v *State) note(events []evpn.Event, now time.Time) {
 		})
 	}
 	v.moves = v.moves[max(0, len(v.moves)-mostMoves):]
+}
+
+// kindOf is the kind of an event of package evpn.
+func kindOf(what string) event.Kind {
+	switch what {
+	case movedHere, movedAway:
+		return event.MACMoved
+	case "frozen":
+		return event.MACFrozen
+	case "thawed":
+		return event.MACThawed
+	}
+	return event.BGPHost
 }
 
 // neighbourName is the name of a neighbour, or its address where it has none any more.
@@ -132,6 +146,20 @@ func grouped(list []evpn.Status) []api.BGPWhy {
 	}
 	slices.SortFunc(groups, func(a, b api.BGPWhy) int { return cmp.Or(cmp.Compare(b.Routes, a.Routes), cmp.Compare(a.Why, b.Why)) })
 	return groups
+}
+
+// Settled is how many neighbours have a session, how many of them said all, and how many there are.
+func (v *State) Settled() (established, complete, total int) {
+	for _, n := range v.sessions(Sessions.Sessions) {
+		if n.Established {
+			established++
+		}
+		if n.Established && n.Complete {
+			complete++
+		}
+	}
+	config, _ := v.configuration()
+	return established, complete, len(config.Neighbours)
 }
 
 // Use is BGP at a glance.
@@ -223,10 +251,10 @@ func (v *State) Counters() counters.BGP {
 	defer v.mu.Unlock()
 	is := v.surveyed()
 	c := counters.BGP{
-		Routes: is.counts, Problems: len(is.problems), Moved: v.moved, Updates: v.updates, Convergence: v.spread.histogram(),
+		Routes: is.counts, Problems: len(is.problems), Moved: v.moved, Updates: v.updates, Convergence: v.spread.histogram(), Settling: v.settles,
 	}
 	for _, n := range known {
-		of := counters.Neighbour{Name: n.Name, Established: n.Established, Flaps: n.Flaps, Overflows: v.overflows[n.Addr].times}
+		of := counters.Neighbour{Name: n.Name, Established: n.Established, Flaps: n.Flaps, Overflows: v.overflows[n.Addr].times, Malformed: n.Malformed}
 		for _, f := range n.Families {
 			of.Families = append(of.Families, counters.Family{Family: f.Family, Received: f.Received, Advertised: f.Advertised})
 		}

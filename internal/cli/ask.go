@@ -23,9 +23,43 @@ import (
 // target says which edge to ask.
 type target struct {
 	runtimeDir
-	Edge     string `placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
+	remoteFlags
+	Edge     string `xor:"which" placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
 	PinRoot  string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
 	StateDir string `hidden:"" default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of the revisions of edges, which name what a data path has pinned."`
+}
+
+// remoteFlags say where an edge is that is not of this host, and who asks.
+type remoteFlags struct {
+	Address   string `group:"An edge elsewhere" xor:"which" env:"SELVAGE_ADDRESS" placeholder:"URL" help:"Ask an edge that listens elsewhere (spec.http), as in https://192.0.2.1:9470."`
+	TokenFile string `group:"An edge elsewhere" env:"SELVAGE_TOKEN_FILE" placeholder:"FILE" help:"File with a token of one of its spec.http.clients."`
+	CA        string `name:"ca" group:"An edge elsewhere" env:"SELVAGE_CA" placeholder:"FILE" help:"Authorities that sign its certificate; those of the system without."`
+	Cert      string `group:"An edge elsewhere" env:"SELVAGE_CERT" placeholder:"FILE" help:"Certificate by which it knows who asks."`
+	Key       string `group:"An edge elsewhere" env:"SELVAGE_KEY" placeholder:"FILE" help:"Private key of that certificate."`
+}
+
+// dial returns a client of that edge.
+func (r remoteFlags) dial() (*api.Client, error) {
+	client, err := api.DialRemote(api.Remote{Address: r.Address, TokenFile: r.TokenFile, CAFile: r.CA, CertFile: r.Cert, KeyFile: r.Key})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return client, nil
+}
+
+// flagsFor are the flags by which another command finds the same edge, of that name, as the same client. It has the files
+// of this one's client, and its directory.
+func (t target) flagsFor(name string) []string {
+	if t.Address == "" {
+		return []string{"--edge", name, "--runtime-dir", t.RuntimeDir}
+	}
+	flags := []string{"--address", t.Address}
+	for _, f := range [][2]string{{"--token-file", t.TokenFile}, {"--ca", t.CA}, {"--cert", t.Cert}, {"--key", t.Key}} {
+		if f[1] != "" {
+			flags = append(flags, f[0], f[1])
+		}
+	}
+	return flags
 }
 
 // query says which edge to ask and how to print its answer.
@@ -47,7 +81,7 @@ func (c *statusCmd) Run(ctx context.Context, s *streams) error {
 // printAll prints one after the other where several are meant. An error of one keeps no other from it.
 func (c *statusCmd) printAll(ctx context.Context, s *streams) error {
 	names := []string{c.Edge}
-	if c.Edge == "" {
+	if c.Edge == "" && c.Address == "" {
 		known, err := c.known()
 		if err != nil {
 			return err
@@ -63,7 +97,12 @@ func (c *statusCmd) printAll(ctx context.Context, s *streams) error {
 		}
 		one := *c
 		one.Edge, one.rates = name, c.rates.Of(name)
-		errs = append(errs, one.print(ctx, s))
+		err := one.print(ctx, s)
+		var wrong usageError
+		if c.Edge == "" && errors.As(err, &wrong) { // it ended since it was listed
+			continue
+		}
+		errs = append(errs, err)
 	}
 	return joined(errs)
 }
@@ -141,7 +180,7 @@ func (c *tepsCmd) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-type fdbCmd struct {
+type fdbListCmd struct {
 	query
 	entryFilter
 	Static bool   `xor:"origin" help:"Show only static entries."`
@@ -150,7 +189,7 @@ type fdbCmd struct {
 }
 
 // Run lists MAC addresses.
-func (c *fdbCmd) Run(ctx context.Context, s *streams) error {
+func (c *fdbListCmd) Run(ctx context.Context, s *streams) error {
 	if err := checkOrigin(c.Origin, api.Origins); err != nil {
 		return err
 	}
@@ -179,7 +218,7 @@ type flowsCmd struct {
 	Slow     bool          `xor:"slow" help:"Show only flows that are not on the fast path."`
 	Limit    int           `default:"100" help:"Show at most this many flows, the busiest first; 0 shows all."`
 	Stats    bool          `xor:"slow" help:"Show statistics of the flow cache: use, hits, and misses by reason."`
-	Interval time.Duration `placeholder:"TIME" help:"With --stats, also show rates over this interval, such as 1s."`
+	Interval time.Duration `placeholder:"TIME" help:"Measure rates over this interval, such as 1s: of flows, the fastest first, or with --stats of the flow cache."`
 }
 
 // Run lists cached decisions, or says how the cache does.
@@ -188,21 +227,22 @@ func (c *flowsCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *flowsCmd) print(ctx context.Context, s *streams) error {
-	if c.Stats || c.Interval != 0 {
+	switch {
+	case c.Stats:
 		return c.stats(ctx, s)
+	case c.Interval != 0 && (c.Interval < api.LeastInterval || c.Interval > api.MostInterval):
+		return usageError{fmt.Errorf("--interval: %s is not a time from %s to %s", c.Interval, api.LeastInterval, api.MostInterval)}
 	}
 	q, err := c.question(c.Limit)
 	if err != nil {
 		return err
 	}
-	q.Addr, q.Slow = c.Addr.Prefix, c.Slow
+	q.Addr, q.Slow, q.Interval = c.Addr.Prefix, c.Slow, c.Interval
 	return showEntries(ctx, c.query, s, (*api.Client).Flows, q, observe.Flows)
 }
 
 func (c *flowsCmd) stats(ctx context.Context, s *streams) error {
 	switch {
-	case !c.Stats:
-		return usageError{errors.New("--interval needs --stats")}
 	case c.given() || c.Addr.IsValid():
 		return usageError{errors.New("--stats covers the whole flow cache: it takes no filters")}
 	case c.Interval < 0:
@@ -355,6 +395,9 @@ func (t target) open() (source, error) {
 
 // dial returns a client of the edge that was named or is the only one.
 func (t target) dial() (*api.Client, error) {
+	if t.Address != "" {
+		return t.remoteFlags.dial()
+	}
 	names, err := t.running()
 	switch {
 	case err != nil:

@@ -21,7 +21,9 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/completion"
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/program"
+	"github.com/selvage/selvage/internal/share"
 )
 
 // Exit statuses.
@@ -38,20 +40,28 @@ type commands struct {
 	Remove  removeCmd  `cmd:"" help:"Remove the data path of an edge that does not run, and undo its changes of the host."`
 	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
 	Convert convertCmd `cmd:"" help:"Convert a configuration file to the current apiVersion."`
+	Import  importCmd  `cmd:"" help:"Write a configuration out of what another system has."`
 	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`
 
 	Apply    applyCmd    `cmd:"" group:"Change the configuration" help:"Have a running edge take a configuration file, whole or not at all."`
+	Reload   reloadCmd   `cmd:"" group:"Change the configuration" help:"Have a running edge take its own configuration file again, whole or not at all."`
 	Confirm  confirmCmd  `cmd:"" group:"Change the configuration" help:"Have a configuration stay that apply --confirm would take back."`
 	Rollback rollbackCmd `cmd:"" group:"Change the configuration" help:"Go back to a configuration that was in force."`
 	History  historyCmd  `cmd:"" group:"Change the configuration" help:"List the configurations that were in force."`
 	Show     showCmd     `cmd:"" group:"Change the configuration" help:"Print the configuration in force, and what BGP added to it."`
 
+	Port    portCmd    `cmd:"" group:"Change live objects" help:"Add, change or remove ports while the edge runs."`
+	Segment segmentCmd `cmd:"" group:"Change live objects" help:"Add, change or remove segments while the edge runs."`
+	Remote  remoteCmd  `cmd:"" group:"Change live objects" help:"Add, change or remove remotes while the edge runs."`
+	Group   groupCmd   `cmd:"" group:"Change live objects" help:"Add, change or remove groups of the firewall while the edge runs."`
+	Live    liveCmd    `cmd:"" group:"Change live objects" help:"List live objects, or change several at once."`
+
 	Status     statusCmd     `cmd:"" group:"Ask a running edge" help:"Show whether the edge works, its problems and a summary."`
 	Ports      portsCmd      `cmd:"" group:"Ask a running edge" help:"List local ports."`
 	Interfaces interfacesCmd `cmd:"" group:"Ask a running edge" help:"List underlay and uplink interfaces and the hooks (XDP or tc) of their programs."`
 	TEPs       tepsCmd       `cmd:"" name:"teps" group:"Ask a running edge" help:"List remote tunnel endpoints."`
-	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List the forwarding database: MAC addresses and the ports or remotes behind which they are."`
-	Neighbours neighboursCmd `cmd:"" aliases:"neighbors" group:"Ask a running edge" help:"List ARP and ND entries: IP addresses and their MAC addresses."`
+	FDB        fdbCmd        `cmd:"" name:"fdb" group:"Ask a running edge" help:"List the forwarding database: MAC addresses and the ports or remotes behind which they are; or change static entries."`
+	Neighbours neighboursCmd `cmd:"" aliases:"neighbors,neighbour,neighbor" group:"Ask a running edge" help:"List ARP and ND entries: IP addresses and their MAC addresses; or change static entries."`
 	Routes     routesCmd     `cmd:"" group:"Ask a running edge" help:"List the routes of logical routers, or look up an address."`
 	Flows      flowsCmd      `cmd:"" group:"Ask a running edge" help:"List cached flows, and why some are not on the fast path. --stats shows the flow cache itself."`
 	Drops      dropsCmd      `cmd:"" group:"Ask a running edge" help:"List dropped packets by reason, or by port, segment or remote."`
@@ -62,12 +72,18 @@ type commands struct {
 	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List NAT sessions, the busiest first."`
 	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show BGP sessions, routes and MAC moves."`
 	Offload    offloadCmd    `cmd:"" group:"Ask a running edge" help:"Probe the offloads of network adapters."`
+	Monitor    monitorCmd    `cmd:"" group:"Ask a running edge" help:"Show dropped packets live, with reason, port, rule and headers; forwarded ones too, if asked."`
+	Capture    captureCmd    `cmd:"" group:"Ask a running edge" help:"Write packets to a capture file (pcapng), as they came, after decapsulation and as they leave."`
+	Top        topCmd        `cmd:"" group:"Ask a running edge" help:"Show ports, remotes, flows by rate, drops, BGP and failovers live in a terminal."`
 	Metrics    metricsCmd    `cmd:"" group:"Ask a running edge" help:"Print all metrics in Prometheus text format."`
+	Events     eventsCmd     `cmd:"" group:"Ask a running edge" help:"List what happened to an edge, or follow it: links, paths, BGP, failover, moves, problems, changes and who made them."`
+	Log        logCmd        `cmd:"" group:"Ask a running edge" help:"Show the levels of the log, or change them until the edge restarts."`
 	Trace      traceCmd      `cmd:"" group:"Ask a running edge" help:"Trace what the data path would do with a packet. Nothing is sent."`
 	Prove      proveCmd      `cmd:"" group:"Ask a running edge" help:"Send test packets through the tunnels to each remote, and report which came back."`
 
 	Lab     labCmd     `cmd:"" passthrough:"" help:"Measure the performance of overlays in a lab, by the program selvage-lab."`
 	Doctor  doctorCmd  `cmd:"" help:"Find what breaks or slows overlays on this host. Changes nothing."`
+	Support supportCmd `cmd:"" help:"Write one archive of all that a support engineer asks for, without secrets."`
 	Version versionCmd `cmd:"" help:"Print the version of this program."`
 
 	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
@@ -126,6 +142,8 @@ func run(ctx context.Context, args []string, s *streams) error {
 		return completeLab(args[2:])
 	case args[0] == completion.Command:
 		return completion.Print(ctx, parser.Model, args[1:], newKnown(), s.out)
+	case args[0] == share.Command && len(args) == 2:
+		return writeShared(args[1], parser.Model)
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
@@ -170,11 +188,12 @@ func status(err error) int {
 		problems config.Errors
 		usage    usageError
 		query    *api.QueryError
+		named    edge.NameError
 	)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query):
+	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query), errors.As(err, &named):
 		return exitUsage
 	}
 	return exitFailure

@@ -32,6 +32,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("COMMANDS", filepath.SplitList(env.Getenv("PATH"))[0]) // where selvage is, and nothing of this machine
 			// Its own, so that no edge of this machine is in the way.
 			env.Setenv("SELVAGE_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
 			env.Setenv("SELVAGE_PIN_ROOT", filepath.Join(env.WorkDir, "pins"))

@@ -10,47 +10,8 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/completion"
+	"github.com/selvage/selvage/internal/program"
 )
-
-// completionScripts have a shell ask `selvage __complete WORD...`, which prints a line for
-// each candidate: the word, a tab and what it is. The last WORD is the one to complete.
-var completionScripts = map[string]string{
-	"bash": `_selvage() {
-    local IFS=$'\n' line
-    COMPREPLY=()
-    while IFS= read -r line; do
-        COMPREPLY+=("${line%%$'\t'*}")
-    done < <(selvage __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-}
-complete -o default -F _selvage selvage
-`,
-	"zsh": `#compdef selvage
-_selvage() {
-    local -a candidates
-    local line
-    while IFS= read -r line; do
-        candidates+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
-    done < <(selvage __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
-    if (( ${#candidates} )); then
-        _describe selvage candidates
-    else
-        _files
-    fi
-}
-compdef _selvage selvage
-`,
-	"fish": `function __selvage_complete
-    set -l words (commandline -opc) (commandline -ct)
-    set -l candidates (selvage __complete $words[2..-1] 2>/dev/null)
-    if test (count $candidates) -gt 0
-        printf '%s\n' $candidates
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-complete -c selvage -f -a '(__selvage_complete)'
-`,
-}
 
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"One of ${enum}."`
@@ -66,7 +27,7 @@ func (*completionCmd) Help() string {
 
 // Run prints the script of a shell.
 func (c *completionCmd) Run(s *streams) error {
-	_, err := io.WriteString(s.out, completionScripts[c.Shell])
+	_, err := io.WriteString(s.out, completion.Script(program.Selvage, c.Shell))
 	return err
 }
 

@@ -78,6 +78,29 @@ func (*applyCmd) Help() string {
 		"it is 2 when the file has mistakes. A configuration from another file than the edge's own is in force until the edge starts again."
 }
 
+type reloadCmd struct {
+	query
+	DryRun bool   `short:"n" help:"Show what would change, and what becomes of connections. Nothing changes."`
+	Name   string `arg:"" optional:"" help:"Name of the edge. Not needed when only one edge runs."`
+}
+
+// Run has an edge take its file again.
+func (c *reloadCmd) Run(ctx context.Context, s *streams) error {
+	if c.Name != "" {
+		c.Edge = c.Name
+	}
+	question := func(client *api.Client, ctx context.Context) (api.ApplyInfo, error) {
+		return client.Config().Reload(ctx, os.Getenv("SUDO_USER"), c.DryRun)
+	}
+	return show(ctx, c.query, s.out, question, observe.Applied)
+}
+
+// Help says what kong's flags do not.
+func (*reloadCmd) Help() string {
+	return "The edge reads its file, with its own rights and credentials, and answers when it is in force, as with systemctl reload selvage@NAME. " +
+		"What cannot be applied whole is rolled back, and the exit status is 1; it is 2 when the file has mistakes."
+}
+
 type confirmCmd struct{ query }
 
 // Run confirms.

@@ -11,7 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/trace"
 )
 
-type neighboursCmd struct {
+type neighboursListCmd struct {
 	query
 	entryFilter
 	Addr   prefixFlag `placeholder:"ADDRESS" help:"Show only this address, or the addresses of this prefix."`
@@ -20,7 +20,7 @@ type neighboursCmd struct {
 }
 
 // Run lists IP addresses of hosts.
-func (c *neighboursCmd) Run(ctx context.Context, s *streams) error {
+func (c *neighboursListCmd) Run(ctx context.Context, s *streams) error {
 	if err := checkOrigin(c.Origin, api.Origins); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/logging"
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/revision"
+	"github.com/selvage/selvage/internal/supervise"
 )
 
 // runtimeDir is where edges put their sockets.
@@ -26,14 +27,16 @@ type runtimeDir struct {
 type edgeCmd struct {
 	runtimeDir
 	Config       string    `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+	Name         string    `placeholder:"NAME" help:"Refuse to run when the configuration is that of an edge with another name."`
 	APIGroup     string    `env:"SELVAGE_API_GROUP" placeholder:"GROUP" help:"Group whose members may ask the edge, and change nothing."`
 	StateDir     string    `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration, and a drain."`
 	PinRoot      string    `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
 	RemoveAtExit bool      `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
 	KeepDataPath movedFlag `hidden:"" help:"stopping an edge keeps its data path; --remove-at-exit removes it"`
 
-	Timing   bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
-	LogLevel string `enum:"debug,info,warn,error" default:"info" help:"One of ${enum}."`
+	Timing    bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
+	LogLevel  string `enum:"debug,info,warn,error" default:"info" env:"SELVAGE_LOG_LEVEL" help:"Log lines of this level and above: ${enum}. selvage log level changes it while the edge runs."`
+	LogFormat string `enum:"auto,text,json,journald" default:"auto" env:"SELVAGE_LOG_FORMAT" help:"Format of the log: ${enum}. auto is journald under systemd, whose journal standard error is, else text."`
 }
 
 // Run runs an edge until ctx ends.
@@ -44,8 +47,8 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		fmt.Fprintf(s.err, "selvage: a second signal came: not waiting for an orderly end; the data path goes on, selvage remove removes it\n")
 		os.Exit(exitFailure)
 	})()
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+	level, err := logging.ParseLevel(c.LogLevel)
+	if err != nil {
 		return usageError{err}
 	}
 	path, err := filepath.Abs(c.Config)
@@ -59,8 +62,11 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go
-	log, writer := logging.New(s.err, level)
-	defer writer.Close()
+	log, err := logging.Open(logging.Options{Out: s.err, Format: logging.Format(c.LogFormat), Level: level})
+	if err != nil {
+		return usageError{err}
+	}
+	defer log.Close()
 	return edge.Run(ctx, edge.RunOptions{
 		Hangup:       hangup,
 		ConfigPath:   path,
@@ -68,11 +74,14 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		APIGroup:     c.APIGroup,
 		StateDir:     c.StateDir,
 		PinRoot:      c.PinRoot,
-		Logger:       log,
-		LostLogLines: writer.Lost,
+		Logger:       log.Logger,
+		LostLogLines: log.Lost,
+		LogLevels:    log.Levels,
 		Version:      program.Version(),
 		RemoveAtExit: c.RemoveAtExit,
 		Timing:       c.Timing,
+		Name:         c.Name,
+		Supervisor:   supervise.FromEnvironment(os.Getenv, os.Getpid()),
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 // checkDocument compares the fields of a document with each other. A field that was
 // missing or did not decode is zero, already reported, and not compared.
-func checkDocument(file *fileErrors, doc *document, policies []policySource) {
+func checkDocument(file *fileErrors, doc *document, policies []policySource) *groupChecker {
 	d := declared{file, doc, each(doc.Spec.Ports, port.members)}
 	endpoints := underlayChecker{file, doc}
 	endpoints.check()
@@ -19,14 +19,17 @@ func checkDocument(file *fileErrors, doc *document, policies []policySource) {
 	segmentChecker{file, doc, d}.check()
 	routerChecker{file, doc, d}.check()
 	portChecker{file, doc, d}.check()
+	portPatternChecker{file, doc, d}.check()
 	limitChecker{file, doc, d}.check()
 	members := newMemberChecker(d)
-	checkFirewall(d, members, policies)
+	groups := checkFirewall(d, members, policies)
 	egressChecker{file, doc, d, members}.check()
 	poolChecker{file, doc, d}.check()
 	portForwardChecker{file, doc, d}.check()
 	evpnChecker{file, doc}.check()
 	bgpChecker{file, doc, d}.check()
+	httpChecker{file, doc}.check()
+	return groups
 }
 
 // unique knows the path of every value and reports one that comes again.
@@ -41,7 +44,7 @@ func (u unique[T]) add(file *fileErrors, value, zero T, path, message, hint stri
 		u[value] = path
 		return
 	}
-	file.problem(path, fmt.Sprintf("%s (%s, line %d)", message, first, file.at(first).Line), hint)
+	file.problem(path, fmt.Sprintf("%s (%s)", message, file.place(path, first)), hint)
 }
 
 func family(a netip.Addr) string {

@@ -23,12 +23,12 @@ type firewallChecker struct {
 }
 
 // checkFirewall also gives members the names of groups, to which egress policies refer too.
-func checkFirewall(d declared, members *memberChecker, policies []policySource) {
+func checkFirewall(d declared, members *memberChecker, policies []policySource) *groupChecker {
 	groups := &groupChecker{declared: d, members: members}
 	groups.collect(policies)
 	if d.doc.Spec.Firewall == nil {
 		defaultsWithoutFirewall(d.file, d.doc)
-		return
+		return groups
 	}
 	services := &serviceChecker{declared: d, hints: &members.hints}
 	services.collect(policies)
@@ -36,6 +36,7 @@ func checkFirewall(d declared, members *memberChecker, policies []policySource) 
 	c := &firewallChecker{file: d.file, doc: d.doc, members: members, groups: groups, services: services}
 	c.sections(policies)
 	c.limit()
+	return groups
 }
 
 func defaultsWithoutFirewall(file *fileErrors, doc *document) {

@@ -40,6 +40,9 @@ func (c *groupChecker) collect(policies []policySource) {
 		for i := range s.Groups {
 			g, path := &s.Groups[i], fmt.Sprintf("groups[%d]", i)
 			name := g.Name.text
+			if len(g.Members) == 0 && !g.Live && !s.file.failed[s.prefix+path+".members"] {
+				s.complain(g.located, path+".members", "is missing, or empty", "give what belongs to it, or make it live: true and add members while the edge runs")
+			}
 			if first := c.byName[name]; first != nil {
 				s.twice(g.Name, path, "group", first.source.place(first.Name.located))
 				continue

@@ -78,7 +78,7 @@ func (c poolChecker) disjoint(claims []claim) {
 		if order[a.path] > order[b.path] {
 			a, b = b, a
 		}
-		c.file.problem(b.path, fmt.Sprintf("%s is already in a pool of the router (%s, line %d)", laterFirst(a, b), a.path, c.file.at(a.path).Line),
+		c.file.problem(b.path, fmt.Sprintf("%s is already in a pool of the router (%s)", laterFirst(a, b), c.file.place(b.path, a.path)),
 			"give each policy addresses of its own")
 		sorted[i] = last
 	}
@@ -98,7 +98,7 @@ func (c poolChecker) apart(claims []claim, gateways, uplinks []connected) {
 		has := func(a netip.Addr) bool { return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 }
 		for _, n := range gateways {
 			if has(n.Masked().Addr()) || n.Contains(r.First) || n.Contains(r.Last) {
-				c.file.problem(r.path, fmt.Sprintf("overlaps %s, a network of the overlay (%s, line %d)", n.Masked(), n.path, c.file.at(n.path).Line),
+				c.file.problem(r.path, fmt.Sprintf("overlaps %s, a network of the overlay (%s)", n.Masked(), c.file.place(r.path, n.path)),
 					"a pool needs addresses that nothing else uses")
 				break
 			}
@@ -107,7 +107,7 @@ func (c poolChecker) apart(claims []claim, gateways, uplinks []connected) {
 			whole := n.Masked().Addr()
 			switch {
 			case has(n.Addr()):
-				c.file.problem(r.path, fmt.Sprintf("%s is the uplink's own address (%s, line %d)", n.Addr(), n.path, c.file.at(n.path).Line),
+				c.file.problem(r.path, fmt.Sprintf("%s is the uplink's own address (%s)", n.Addr(), c.file.place(r.path, n.path)),
 					"leave it out, or use masquerade of the uplink")
 			case whole.Is4() && n.Bits() < 31 && (has(whole) || has(lastAddress(n.Prefix))):
 				c.file.problem(r.path, fmt.Sprintf("contains the network or broadcast address of %s", n.Masked()), "leave out the first and the last address of the network")

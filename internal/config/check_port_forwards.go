@@ -111,7 +111,7 @@ func (c portForwardChecker) distinct(list []forwarding) {
 		if a.order > b.order {
 			a, b = b, a
 		}
-		c.file.problem(b.path+".port", fmt.Sprintf("%s port %d of %s is already forwarded (%s, line %d)", a.protocol, port, a.addr, a.path, c.file.at(a.path).Line),
+		c.file.problem(b.path+".port", fmt.Sprintf("%s port %d of %s is already forwarded (%s)", a.protocol, port, a.addr, c.file.place(b.path+".port", a.path)),
 			"a port can lead to only one host")
 		list[i] = last
 	}

@@ -80,7 +80,7 @@ func (c portChecker) vlanHopping() {
 			continue
 		}
 		c.file.problem(fmt.Sprintf("spec.ports[%d].segment", i),
-			fmt.Sprintf("%s keeps tags, and interface %q has other VLANs (%s, line %d), of which a frame could become one by its own tag", p.Segment, p.Interface, other, c.file.at(other).Line),
+			fmt.Sprintf("%s keeps tags, and interface %q has other VLANs (%s), of which a frame could become one by its own tag", p.Segment, p.Interface, c.file.place(fmt.Sprintf("spec.ports[%d].segment", i), other)),
 			"give one of them an interface of its own, or remove vlanTransparent")
 	}
 }

@@ -44,7 +44,7 @@ func (c routerChecker) disjoint(networks []connected) {
 			if other.owner == n.owner || !other.Overlaps(n.Prefix) || other.Addr() == n.Addr() {
 				continue
 			}
-			c.file.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s, line %d)", n.Masked(), other.Masked(), other.path, c.file.at(other.path).Line),
+			c.file.problem(n.path, fmt.Sprintf("%s overlaps %s of the same router (%s)", n.Masked(), other.Masked(), c.file.place(n.path, other.path)),
 				"use another network, or another router: addresses of different routers may overlap")
 			break
 		}
@@ -181,12 +181,12 @@ func (c routerChecker) loopbacks(path string, r router, networks []connected) {
 		}
 		for _, n := range networks {
 			if a.IsValid() && n.Contains(a.Addr) {
-				c.file.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s, line %d)", a, n.Masked(), n.path, c.file.at(n.path).Line), "use an address outside those networks")
+				c.file.problem(at, fmt.Sprintf("%s is in %s, a network of the router (%s)", a, n.Masked(), c.file.place(at, n.path)), "use an address outside those networks")
 				break
 			}
 		}
 		if pool := c.doc.Spec.Egress.poolWith(r.Name, a.Addr); pool != "" {
-			c.file.problem(at, fmt.Sprintf("%s is in a pool of the router (%s, line %d)", a, pool, c.file.at(pool).Line), "use an address outside the pools")
+			c.file.problem(at, fmt.Sprintf("%s is in a pool of the router (%s)", a, c.file.place(at, pool)), "use an address outside the pools")
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (c tunnelChecker) check() {
 		}
 		switch other, known := ports[port]; {
 		case known && other != n.Encapsulation:
-			c.file.problem(path+".udpPort", fmt.Sprintf("UDP port %d already carries %s (%s, line %d)", port, other, first[port], c.file.at(first[port]).Line),
+			c.file.problem(path+".udpPort", fmt.Sprintf("UDP port %d already carries %s (%s)", port, other, c.file.place(path+".udpPort", first[port])),
 				fmt.Sprintf("give %s a port of its own, as in %d", n.Encapsulation, kind.DefaultUDPPort()))
 		case !known:
 			ports[port], first[port] = n.Encapsulation, path

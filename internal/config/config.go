@@ -36,6 +36,12 @@ func Parse(name string, data []byte) (overlay.Edge, error) {
 
 // parse reads the content of a file with a mode; those that it needs are read by f, if any.
 func parse(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, error) {
+	edge, _, err := parseBase(name, data, mode, f)
+	return edge, err
+}
+
+// parseBase is parse, and returns what live objects are added to.
+func parseBase(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, *Base, error) {
 	d := newDecoder(name)
 	var doc document
 	version := Version
@@ -58,11 +64,11 @@ func parse(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, 
 		}
 	}
 	if len(d.file.errs) > 0 {
-		return overlay.Edge{}, d.file.errs
+		return overlay.Edge{}, nil, d.file.errs
 	}
 	edge := doc.edge(policies)
-	edge.APIVersion, edge.Warnings = version, warnings
-	return edge, nil
+	edge.APIVersion, edge.Warnings, edge.HTTP = version, warnings, doc.http(f)
+	return edge, newBase(edge, doc, d.file, policies), nil
 }
 
 // root reads the text and returns the node of its only document, or nil after

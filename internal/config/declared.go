@@ -96,7 +96,13 @@ func (d declared) wholePolicy(policies []policySource, field string) bool {
 	if d.doc.Spec.Firewall == nil {
 		return !d.file.failed["spec.firewall"] && !d.file.failed["spec"]
 	}
-	if d.file.failed["spec.firewall.include"] || len(policies) != 1+len(d.doc.Spec.Firewall.Include) {
+	files := 0
+	for _, s := range policies {
+		if !s.file.live {
+			files++
+		}
+	}
+	if d.file.failed["spec.firewall.include"] || files != 1+len(d.doc.Spec.Firewall.Include) {
 		return false
 	}
 	for _, s := range policies {

@@ -20,19 +20,21 @@ type metadata struct {
 }
 
 type spec struct {
-	Underlay  underlay  `json:"underlay" jsonschema_description:"the plain IP network that carries the tunnels"`
-	FlowCache flowCache `json:"flowCache,omitempty" jsonschema_description:"the cache of forwarding decisions"`
-	FDB       fdb       `json:"fdb,omitempty" jsonschema_description:"the forwarding database that all segments share"`
-	Tables    tables    `json:"tables,omitempty" jsonschema_description:"sizes of the tables that hold what is configured, and what BGP adds: it may fill four fifths of each"`
-	Transit   transit   `json:"transit,omitempty" jsonschema_description:"how packets that only pass through are taken"`
-	Remotes   []remote  `json:"remotes,omitempty" jsonschema_description:"other edges that shall have a name, or that have several tunnel endpoints"`
-	Segments  []segment `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
-	Routers   []router  `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
-	Ports     []port    `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
-	Limits    limits    `json:"limits,omitempty" jsonschema_description:"how much one port or segment may take of what all share"`
-	Firewall  *firewall `json:"firewall,omitempty" jsonschema_description:"policy that stands at every port; without it everything passes"`
-	Egress    *egress   `json:"egress,omitempty" jsonschema_description:"how packets leave the overlay with other addresses than their own: gateways and policies"`
-	BGP       *bgp      `json:"bgp,omitempty" jsonschema_description:"sessions by which this edge tells others of its hosts and prefixes, and learns of theirs (BGP, RFC 4271; EVPN, RFC 7432)"`
+	Underlay     underlay      `json:"underlay" jsonschema_description:"the plain IP network that carries the tunnels"`
+	FlowCache    flowCache     `json:"flowCache,omitempty" jsonschema_description:"the cache of forwarding decisions"`
+	FDB          fdb           `json:"fdb,omitempty" jsonschema_description:"the forwarding database that all segments share"`
+	Tables       tables        `json:"tables,omitempty" jsonschema_description:"sizes of the tables that hold what is configured, and what BGP adds: it may fill four fifths of each"`
+	Transit      transit       `json:"transit,omitempty" jsonschema_description:"how packets that only pass through are taken"`
+	Remotes      []remote      `json:"remotes,omitempty" jsonschema_description:"other edges that shall have a name, or that have several tunnel endpoints"`
+	Segments     []segment     `json:"segments,omitempty" jsonschema_description:"layer 2 broadcast domains, one VNI each"`
+	Routers      []router      `json:"routers,omitempty" jsonschema_description:"virtual routers (VRFs), which join segments by their gateways"`
+	Ports        []port        `json:"ports,omitempty" jsonschema_description:"local interfaces attached to segments"`
+	PortPatterns []portPattern `json:"portPatterns,omitempty" jsonschema_description:"interfaces that become ports when they appear, by their names and aliases"`
+	Limits       limits        `json:"limits,omitempty" jsonschema_description:"how much one port or segment may take of what all share"`
+	Firewall     *firewall     `json:"firewall,omitempty" jsonschema_description:"policy that stands at every port; without it everything passes"`
+	Egress       *egress       `json:"egress,omitempty" jsonschema_description:"how packets leave the overlay with other addresses than their own: gateways and policies"`
+	BGP          *bgp          `json:"bgp,omitempty" jsonschema_description:"sessions by which this edge tells others of its hosts and prefixes, and learns of theirs (BGP, RFC 4271; EVPN, RFC 7432)"`
+	HTTP         *httpServer   `json:"http,omitempty" jsonschema_description:"metrics, health and the API over TCP; without it only the unix socket answers"`
 }
 
 type underlay struct {

@@ -34,7 +34,8 @@ type timeouts struct {
 type group struct {
 	located
 	Name    ownName       `json:"name" jsonschema_description:"name by which rules and groups refer to this one"`
-	Members []groupMember `json:"members" jsonschema:"minItems=1" jsonschema_description:"what belongs to it, as in [10.0.0.0/24, {labels: {tier: web}}]; a group without members would match nothing"`
+	Members []groupMember `json:"members,omitempty" jsonschema_description:"what belongs to it, as in [10.0.0.0/24, {labels: {tier: web}}]; a group without members matches nothing, and has to be live"`
+	Live    bool          `json:"live,omitempty" jsonschema:"default=false" jsonschema_description:"members may be added while the edge runs, by selvage group add-member; it may be empty here"`
 }
 
 type namedService struct {

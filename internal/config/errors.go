@@ -7,15 +7,20 @@ import (
 	"strings"
 )
 
-// Position is a place in a file; lines and columns count from 1.
+// Position is a place in a file; lines and columns count from 1. A live object is a place without lines.
 type Position struct {
 	File   string
 	Line   int
 	Column int
 }
 
-// String returns the form that editors and terminals make clickable.
-func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
+// String returns the form that editors and terminals make clickable; of what stands in no file it is what it is.
+func (p Position) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
 
 // Error is one problem of a configuration.
 type Error struct {

@@ -88,10 +88,10 @@ func TestShapeErrors(t *testing.T) {
 			`7:43: spec.ports[0].segment: there is no segment "blue"; there are no segments`,
 		}},
 		{"unknown field unlike any", under + "  colour: red\n", []string{
-			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, tables, transit, remotes, segments, routers, ports, limits, firewall, egress, bgp`,
+			`6:3: spec.colour: unknown field; fields here: underlay, flowCache, fdb, tables, transit, remotes, segments, routers, ports, portPatterns, limits, firewall, egress, bgp, http`,
 		}},
 		{"unknown field with odd name", under + "  \"a b\": red\n", []string{
-			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, tables, transit, remotes, segments, routers, ports, limits, firewall, egress, bgp`,
+			`6:3: spec."a b": unknown field; fields here: underlay, flowCache, fdb, tables, transit, remotes, segments, routers, ports, portPatterns, limits, firewall, egress, bgp, http`,
 		}},
 		{"duplicate field", under + "  fdb: {}\n  fdb: {}\n", []string{
 			`7:3: spec.fdb: appears twice, first in line 6; keep one`,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -11,6 +12,7 @@ type fileErrors struct {
 	seen   map[string]Position // of every path that was written
 	failed map[string]bool     // paths with a problem
 	errs   Errors
+	live   bool // it is no file, but a live object
 }
 
 func newFileErrors(name string) *fileErrors {
@@ -36,6 +38,18 @@ func (f *fileErrors) failedIn(path string, fields ...string) bool {
 func (f *fileErrors) given(path string) bool {
 	_, seen := f.seen[path]
 	return seen && !f.failed[path]
+}
+
+// place says to who reads about path where other was written: what may be another file, or a live object.
+func (f *fileErrors) place(path, other string) string {
+	at := f.at(other)
+	switch {
+	case at.Line == 0:
+		return at.String()
+	case f.at(path).Line == 0:
+		return fmt.Sprintf("%s, %s line %d", other, at.File, at.Line)
+	}
+	return fmt.Sprintf("%s, line %d", other, at.Line)
 }
 
 // at returns where path was written or, for one that was left out, the nearest

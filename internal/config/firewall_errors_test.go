@@ -41,9 +41,9 @@ func TestFirewallErrors(t *testing.T) {
 func TestGroupErrors(t *testing.T) {
 	testErrors(t, []errorCase{
 		{"empty", fw("groups: [{name: g, members: []}]"), []string{
-			`13:33: spec.firewall.groups[0].members: the list is empty; give what belongs to it, as in [10.0.0.0/24, {labels: {tier: web}}]; a group without members would match nothing`}},
+			`13:14: spec.firewall.groups[0].members: is missing, or empty; give what belongs to it, or make it live: true and add members while the edge runs`}},
 		{"without members", fw("groups: [{name: g}]"), []string{
-			`13:14: spec.firewall.groups[0].members: is missing; add it: what belongs to it, as in [10.0.0.0/24, {labels: {tier: web}}]; a group without members would match nothing`}},
+			`13:14: spec.firewall.groups[0].members: is missing, or empty; give what belongs to it, or make it live: true and add members while the edge runs`}},
 		{"twice", fw("groups: [{name: g, members: [10.0.0.1]}, {name: g, members: [10.0.0.2]}]"), []string{
 			`13:53: spec.firewall.groups[1].name: group "g" already exists (f:13:21); names of groups are unique`}},
 		{"called any", fw("groups: [{name: any, members: [10.0.0.1]}]"), []string{`13:21: spec.firewall.groups[0].name: "any" means something else in a rule; choose another name`}},

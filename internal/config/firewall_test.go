@@ -67,6 +67,7 @@ func TestLoadFirewall(t *testing.T) {
 				within("10.9.0.0/24"), between("10.8.0.5", "10.8.0.9"), within("fd00:9::/64"), {Port: "storage.20"},
 			}},
 			{Name: "shop", Members: inGroup("web", "app", "db")},
+			{Name: "guests"},
 			{Name: "resolvers", Members: []overlay.Member{within("10.1.0.53/32"), within("fd00::53/128")}},
 			{Name: "monitors", Members: []overlay.Member{within("10.7.0.0/29")}},
 		},

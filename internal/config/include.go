@@ -78,5 +78,8 @@ func (s policySource) twice(name ownName, path, noun string, first Position) {
 }
 
 func (s policySource) place(at located) Position {
+	if s.file.live {
+		return Position{File: s.file.name}
+	}
 	return Position{s.file.name, max(1, int(at.line)), max(1, int(at.column))}
 }

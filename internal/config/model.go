@@ -26,6 +26,7 @@ func (d *document) edge(policies []policySource) overlay.Edge {
 		Segments: each(s.Segments, segment.model),
 		Routers:  each(s.Routers, router.model),
 		Ports:    each(s.Ports, port.model),
+		Patterns: each(s.PortPatterns, portPattern.model),
 		Firewall: d.firewall(policies),
 		Egress:   d.egress(policies),
 		BGP:      d.bgp(),

@@ -47,6 +47,15 @@ func (bgpRestart) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[bgpRestar
 func (macDuplicates) JSONSchemaExtend(s *jsonschema.Schema) { addDefaults[macDuplicates](s) }
 func (duplicates) JSONSchemaExtend(s *jsonschema.Schema)    { addDefaults[duplicates](s) }
 
+// JSONSchemaExtend allows no members only where some may be added while the edge runs.
+func (group) JSONSchemaExtend(s *jsonschema.Schema) {
+	one := uint64(1)
+	filled, live := jsonschema.NewProperties(), jsonschema.NewProperties()
+	filled.Set("members", &jsonschema.Schema{MinItems: &one})
+	live.Set("live", &jsonschema.Schema{Enum: []any{true}})
+	s.AnyOf = []*jsonschema.Schema{{Required: []string{"members"}, Properties: filled}, {Required: []string{"live"}, Properties: live}}
+}
+
 func addDefaults[T any](s *jsonschema.Schema) {
 	for _, f := range fieldsOf(reflect.TypeFor[T]()) {
 		property, ok := s.Properties.Get(f.name)

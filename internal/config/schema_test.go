@@ -267,8 +267,11 @@ func validate(schema map[string]any, v any, path string, shown map[string]bool) 
 		if least, ok := schema["minItems"].(float64); ok && len(v) < int(least) {
 			add("too few items")
 		}
+		items, ok := schema["items"].(map[string]any)
 		for _, item := range v {
-			problems = append(problems, validate(schema["items"].(map[string]any), item, path, shown)...)
+			if ok {
+				problems = append(problems, validate(items, item, path, shown)...)
+			}
 		}
 	case map[string]any:
 		problems = append(problems, validateObject(schema, v, path, shown)...)

@@ -15,7 +15,12 @@ import (
 type Source struct {
 	Path  string `json:"path"`  // of its own file
 	Files []File `json:"files"` // that file, then those that it includes, in their order
+
+	base *Base // what was read of it; nil before it was
 }
+
+// Base is what live objects are added to; nil where the source was not read.
+func (s Source) Base() *Base { return s.base }
 
 // File is one file of a configuration.
 type File struct {
@@ -30,15 +35,21 @@ func LoadSource(path string) (overlay.Edge, Source, error) {
 		return overlay.Edge{}, Source{Path: path}, fmt.Errorf("configuration: %w", err)
 	}
 	f := filesBeside(path)
-	edge, err := parse(path, data, mode, f)
-	return edge, Source{Path: path, Files: append([]File{{path, data}}, f.included...)}, err
+	edge, base, err := parseBase(path, data, mode, f)
+	return edge, Source{Path: path, Files: append([]File{{path, data}}, f.included...), base: base}, err
 }
 
 // Edge reads the configuration; of files it reads those of secrets alone, as they are now. The
 // error is an Errors when it cannot be used.
 func (s Source) Edge() (overlay.Edge, error) {
+	edge, _, err := s.Read()
+	return edge, err
+}
+
+// Read is Edge, and returns the source with its Base.
+func (s Source) Read() (overlay.Edge, Source, error) {
 	if len(s.Files) == 0 {
-		return overlay.Edge{}, errors.New("configuration: it has no text")
+		return overlay.Edge{}, s, errors.New("configuration: it has no text")
 	}
 	f := filesBeside(s.Path)
 	f.read = func(path string, _ int) ([]byte, error) {
@@ -48,7 +59,9 @@ func (s Source) Edge() (overlay.Edge, error) {
 		}
 		return s.Files[i].Text, nil
 	}
-	return parse(s.Path, s.Files[0].Text, 0, f)
+	edge, base, err := parseBase(s.Path, s.Files[0].Text, 0, f)
+	s.base = base
+	return edge, s, err
 }
 
 // Equal reports whether both have the same text, whatever the files are called.

@@ -24,9 +24,9 @@ type hook struct {
 	ifindex int
 }
 
-// compare orders hooks by role.
+// compare orders hooks by role, as in roles.
 func (h hook) compare(o hook) int {
-	return cmp.Or(cmp.Compare(h.role, o.role), cmp.Compare(h.ifindex, o.ifindex))
+	return cmp.Or(cmp.Compare(slices.Index(roles, h.role), slices.Index(roles, o.role)), cmp.Compare(h.ifindex, o.ifindex))
 }
 
 func (h hook) String() string { return fmt.Sprintf("%s-%d", h.role, h.ifindex) }
@@ -46,7 +46,10 @@ const (
 	roleNotRedirected = "notredirected"
 )
 
-var roles = []string{rolePort, roleUnderlay, roleCoalescer, roleTransit, roleGeneric, roleNotSent, roleNotRedirected}
+// roles are all of them, in the order in which an edge attaches its programs. Underlay and ports come last, one right
+// after the other: a connection of which a port's firewall sees one direction alone, since something else forwards the
+// other, is out of state. Transit programs take longest, for the kernel verifies them then.
+var roles = []string{roleNotSent, roleNotRedirected, roleCoalescer, roleTransit, roleGeneric, roleUnderlay, rolePort}
 
 // isXDP reports whether the hook is before the kernel makes an skb.
 func (h hook) isXDP() bool { return h.role == roleTransit || h.role == roleGeneric }

@@ -451,6 +451,8 @@ type bpfHostWork struct {
 	Addr      bpfNeighbourKey
 	_         [4]byte
 	Neighbour bpfNeighbour
+	Noted     bpfLimitEntry
+	Events    bpfTokenBucket
 }
 
 type bpfInboundFlags uint8
@@ -557,6 +559,131 @@ type bpfMemberKey struct {
 	_       structs.HostLayout
 	Segment uint32
 	Index   uint32
+}
+
+type bpfMonitor struct {
+	_       structs.HostLayout
+	Id      uint64
+	UntilNs uint64
+	Tokens  uint32
+	Snaplen uint32
+	Sample  uint32
+	Points  uint32
+	Filter  bpfMonitorFilter
+}
+
+type bpfMonitorCore struct {
+	_      structs.HostLayout
+	Counts [4]bpfMonitorCounts
+	Event  bpfMonitorEvent
+}
+
+type bpfMonitorCounts struct {
+	_          structs.HostLayout
+	Matched    [128]uint64
+	SampledOut uint64
+	Limited    uint64
+	Lost       uint64
+	Cut        uint64
+	Id         uint64
+	Window     uint64
+	Left       uint32
+	Sample     uint32
+}
+
+type bpfMonitorEvent struct {
+	_           structs.HostLayout
+	Ns          uint64
+	Packet      uint64
+	Origin      bpfAddr
+	Translation struct {
+		_     structs.HostLayout
+		Src   bpfAddr
+		Dst   bpfAddr
+		Sport uint16
+		Dport uint16
+		Pad   uint32
+	}
+	Reason    bpfReason
+	Rule      uint32
+	RuleVport uint32
+	In        uint32
+	Out       uint32
+	Ifindex   uint32
+	Vni       uint32
+	Len       uint32
+	Captured  uint32
+	GsoSize   uint32
+	Tag       uint32
+	Segment   uint16
+	ToSegment uint16
+	Inner     uint16
+	Gateway   uint16
+	Point     bpfMonitorPoint
+	Action    bpfAction
+	Slow      bpfSlow
+	Flags     bpfFlowFlags
+	First     bool
+	Decided   bool
+	Cached    bool
+	Xdp       bool
+	Pad       uint32
+	Bytes     [9216]uint8
+}
+
+type bpfMonitorFilter struct {
+	_         structs.HostLayout
+	Tests     bpfMonitorTests
+	Proto     uint8
+	Proto2    uint8
+	AnyProto  uint8
+	Ethertype uint16
+	Sport     uint16
+	Dport     uint16
+	Segment   uint16
+	Ifindex   uint32
+	Vport     uint32
+	Pad       uint32
+	Reasons   [4]uint64
+	Src       bpfAddr
+	SrcMask   bpfAddr
+	Dst       bpfAddr
+	DstMask   bpfAddr
+	Remotes   [8]bpfAddr
+}
+
+type bpfMonitorPoint uint8
+
+const (
+	bpfMonitorPointMONITOR_INGRESS bpfMonitorPoint = 1
+	bpfMonitorPointMONITOR_DROP    bpfMonitorPoint = 2
+	bpfMonitorPointMONITOR_EGRESS  bpfMonitorPoint = 4
+	bpfMonitorPointMONITOR_COPY    bpfMonitorPoint = 8
+)
+
+type bpfMonitorTable struct {
+	_        structs.HostLayout
+	Wants    bpfMonitorWants
+	Sessions [4]bpfMonitor
+}
+
+type bpfMonitorTests uint8
+
+const (
+	bpfMonitorTestsMONITOR_REASONS bpfMonitorTests = 1
+	bpfMonitorTestsMONITOR_PORT    bpfMonitorTests = 2
+	bpfMonitorTestsMONITOR_SEGMENT bpfMonitorTests = 4
+	bpfMonitorTestsMONITOR_REMOTE  bpfMonitorTests = 8
+	bpfMonitorTestsMONITOR_PACKET  bpfMonitorTests = 16
+	bpfMonitorTestsMONITOR_EITHER  bpfMonitorTests = 32
+)
+
+type bpfMonitorWants struct {
+	_         structs.HostLayout
+	Drops     uint32
+	Forwarded uint32
+	Originals uint32
+	Snaplen   uint32
 }
 
 type bpfNatEvent struct {
@@ -757,7 +884,13 @@ type bpfPkt struct {
 	Gateway          uint16
 	OpenedConnection bool
 	OpenedSession    bool
+	Decided          bool
+	Cached           bool
+	Kept             bool
+	Chosen           uint8
 	_                [2]byte
+	Rule             uint32
+	RuleVport        uint32
 	Eth              struct {
 		_         structs.HostLayout
 		Dmac      [6]uint8
@@ -802,7 +935,6 @@ type bpfPkt struct {
 		Dport uint16
 		Pad   uint32
 	}
-	_               [4]byte
 	Unreported      bpfCounter
 	FlowSeq         uint32
 	NextSeq         uint32
@@ -1029,11 +1161,6 @@ type bpfRuleQuery struct {
 	_          [3]byte
 }
 
-type bpfScratch struct {
-	_     structs.HostLayout
-	Bytes [1536]uint8
-}
-
 type bpfSegment struct {
 	_               structs.HostLayout
 	Generation      uint32
@@ -1255,16 +1382,17 @@ const (
 	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
 	bpfMapGlobalCounters      = "global_counters"
-	bpfMapHostEventBuckets    = "host_event_buckets"
 	bpfMapHostEvents          = "host_events"
 	bpfMapHostWorks           = "host_works"
 	bpfMapKnownOptions        = "known_options"
 	bpfMapLimitEntries        = "limit_entries"
 	bpfMapLimitLargest        = "limit_largest"
-	bpfMapLimitWorks          = "limit_works"
 	bpfMapLocalAddrs          = "local_addrs"
 	bpfMapLogs                = "logs"
 	bpfMapMembers             = "members"
+	bpfMapMonitorCores        = "monitor_cores"
+	bpfMapMonitorRings        = "monitor_rings"
+	bpfMapMonitors            = "monitors"
 	bpfMapNatEvents           = "nat_events"
 	bpfMapNatFragments        = "nat_fragments"
 	bpfMapNatHostCounts       = "nat_host_counts"
@@ -1291,7 +1419,6 @@ const (
 	bpfMapRouters             = "routers"
 	bpfMapRoutes              = "routes"
 	bpfMapRules               = "rules"
-	bpfMapScratch             = "scratch"
 	bpfMapSegments            = "segments"
 	bpfMapStamped             = "stamped"
 	bpfMapStamps              = "stamps"
@@ -1423,16 +1550,17 @@ type bpfMapSpecs struct {
 	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -1459,7 +1587,6 @@ type bpfMapSpecs struct {
 	Routers           *ebpf.MapSpec `ebpf:"routers"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Rules             *ebpf.MapSpec `ebpf:"rules"`
-	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
 	Segments          *ebpf.MapSpec `ebpf:"segments"`
 	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
 	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
@@ -1563,16 +1690,17 @@ type bpfMaps struct {
 	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -1599,7 +1727,6 @@ type bpfMaps struct {
 	Routers           *ebpf.Map `ebpf:"routers"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Rules             *ebpf.Map `ebpf:"rules"`
-	Scratch           *ebpf.Map `ebpf:"scratch"`
 	Segments          *ebpf.Map `ebpf:"segments"`
 	Stamped           *ebpf.Map `ebpf:"stamped"`
 	Stamps            *ebpf.Map `ebpf:"stamps"`
@@ -1634,16 +1761,17 @@ func (m *bpfMaps) Close() error {
 		m.FragmentWorks,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
 		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
@@ -1670,7 +1798,6 @@ func (m *bpfMaps) Close() error {
 		m.Routers,
 		m.Routes,
 		m.Rules,
-		m.Scratch,
 		m.Segments,
 		m.Stamped,
 		m.Stamps,

@@ -66,16 +66,18 @@ const (
 	classifyTestMapFlows             = "flows"
 	classifyTestMapFragments         = "fragments"
 	classifyTestMapGlobalCounters    = "global_counters"
-	classifyTestMapHostEventBuckets  = "host_event_buckets"
 	classifyTestMapHostEvents        = "host_events"
+	classifyTestMapHostWorks         = "host_works"
 	classifyTestMapKnownOptions      = "known_options"
 	classifyTestMapLimitEntries      = "limit_entries"
 	classifyTestMapLimitLargest      = "limit_largest"
-	classifyTestMapLimitWorks        = "limit_works"
 	classifyTestMapLocalAddrs        = "local_addrs"
 	classifyTestMapLogs              = "logs"
 	classifyTestMapMatches           = "matches"
 	classifyTestMapMembers           = "members"
+	classifyTestMapMonitorCores      = "monitor_cores"
+	classifyTestMapMonitorRings      = "monitor_rings"
+	classifyTestMapMonitors          = "monitors"
 	classifyTestMapNatEvents         = "nat_events"
 	classifyTestMapNatFragments      = "nat_fragments"
 	classifyTestMapNatHostCounts     = "nat_host_counts"
@@ -103,7 +105,6 @@ const (
 	classifyTestMapRouters           = "routers"
 	classifyTestMapRoutes            = "routes"
 	classifyTestMapRules             = "rules"
-	classifyTestMapScratch           = "scratch"
 	classifyTestMapSegments          = "segments"
 	classifyTestMapStamped           = "stamped"
 	classifyTestMapStamps            = "stamps"
@@ -220,16 +221,18 @@ type classifyTestMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Matches           *ebpf.MapSpec `ebpf:"matches"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -257,7 +260,6 @@ type classifyTestMapSpecs struct {
 	Routers           *ebpf.MapSpec `ebpf:"routers"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Rules             *ebpf.MapSpec `ebpf:"rules"`
-	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
 	Segments          *ebpf.MapSpec `ebpf:"segments"`
 	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
 	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
@@ -348,16 +350,18 @@ type classifyTestMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Matches           *ebpf.Map `ebpf:"matches"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -385,7 +389,6 @@ type classifyTestMaps struct {
 	Routers           *ebpf.Map `ebpf:"routers"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Rules             *ebpf.Map `ebpf:"rules"`
-	Scratch           *ebpf.Map `ebpf:"scratch"`
 	Segments          *ebpf.Map `ebpf:"segments"`
 	Stamped           *ebpf.Map `ebpf:"stamped"`
 	Stamps            *ebpf.Map `ebpf:"stamps"`
@@ -418,16 +421,18 @@ func (m *classifyTestMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Matches,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
@@ -455,7 +460,6 @@ func (m *classifyTestMaps) Close() error {
 		m.Routers,
 		m.Routes,
 		m.Rules,
-		m.Scratch,
 		m.Segments,
 		m.Stamped,
 		m.Stamps,

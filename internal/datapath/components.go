@@ -16,6 +16,8 @@ type programs struct {
 	kernel kernel.Kernel
 	objs   objects
 	words  vocabulary
+
+	filling filling
 }
 
 // numbers are what the maps hold, by the names that the model uses.
@@ -179,6 +181,7 @@ type Flows struct {
 	limits  *Limits
 	traffic *Traffic
 	hosts   *Hosts
+	routes  *Routes
 }
 
 // Tracer tells a packet's way in words.
@@ -188,6 +191,16 @@ type Tracer struct {
 	numbers  *numbers
 	firewall *Firewall
 	routes   *Routes
+}
+
+// Monitors are sessions that watch packets.
+type Monitors struct {
+	prog     *programs
+	maps     monitorMaps
+	numbers  *numbers
+	firewall *Firewall
+	routes   *Routes
+	changing sync.Mutex // held while the table of sessions is changed
 }
 
 // carrier takes connections and sessions from tables of other sizes into the present ones.

@@ -34,15 +34,17 @@ const (
 	conntrackGcMapFlows             = "flows"
 	conntrackGcMapFragments         = "fragments"
 	conntrackGcMapGlobalCounters    = "global_counters"
-	conntrackGcMapHostEventBuckets  = "host_event_buckets"
 	conntrackGcMapHostEvents        = "host_events"
+	conntrackGcMapHostWorks         = "host_works"
 	conntrackGcMapKnownOptions      = "known_options"
 	conntrackGcMapLimitEntries      = "limit_entries"
 	conntrackGcMapLimitLargest      = "limit_largest"
-	conntrackGcMapLimitWorks        = "limit_works"
 	conntrackGcMapLocalAddrs        = "local_addrs"
 	conntrackGcMapLogs              = "logs"
 	conntrackGcMapMembers           = "members"
+	conntrackGcMapMonitorCores      = "monitor_cores"
+	conntrackGcMapMonitorRings      = "monitor_rings"
+	conntrackGcMapMonitors          = "monitors"
 	conntrackGcMapNatEvents         = "nat_events"
 	conntrackGcMapNatFragments      = "nat_fragments"
 	conntrackGcMapNatHostCounts     = "nat_host_counts"
@@ -68,7 +70,6 @@ const (
 	conntrackGcMapRouters           = "routers"
 	conntrackGcMapRoutes            = "routes"
 	conntrackGcMapRules             = "rules"
-	conntrackGcMapScratch           = "scratch"
 	conntrackGcMapSegments          = "segments"
 	conntrackGcMapStamped           = "stamped"
 	conntrackGcMapStamps            = "stamps"
@@ -186,15 +187,17 @@ type conntrackGcMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -220,7 +223,6 @@ type conntrackGcMapSpecs struct {
 	Routers           *ebpf.MapSpec `ebpf:"routers"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Rules             *ebpf.MapSpec `ebpf:"rules"`
-	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
 	Segments          *ebpf.MapSpec `ebpf:"segments"`
 	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
 	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
@@ -314,15 +316,17 @@ type conntrackGcMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -348,7 +352,6 @@ type conntrackGcMaps struct {
 	Routers           *ebpf.Map `ebpf:"routers"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Rules             *ebpf.Map `ebpf:"rules"`
-	Scratch           *ebpf.Map `ebpf:"scratch"`
 	Segments          *ebpf.Map `ebpf:"segments"`
 	Stamped           *ebpf.Map `ebpf:"stamped"`
 	Stamps            *ebpf.Map `ebpf:"stamps"`
@@ -384,15 +387,17 @@ func (m *conntrackGcMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
@@ -418,7 +423,6 @@ func (m *conntrackGcMaps) Close() error {
 		m.Routers,
 		m.Routes,
 		m.Rules,
-		m.Scratch,
 		m.Segments,
 		m.Stamped,
 		m.Stamps,

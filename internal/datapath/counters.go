@@ -12,19 +12,24 @@ import (
 // readPerCPU reads an array of which each core has its own, with one system call: the
 // cores' values of the first entry, then those of the next.
 func readPerCPU[V any](pr *programs, m kernel.Map) (values []V, cores int, err error) {
+	return readSomePerCPU[V](pr, m, m.MaxEntries())
+}
+
+// readSomePerCPU reads the first n entries.
+func readSomePerCPU[V any](pr *programs, m kernel.Map, n uint32) (values []V, cores int, err error) {
 	cores, err = pr.kernel.Loader.Cores()
 	if err != nil {
 		return nil, 0, err
 	}
-	keys := make([]uint32, m.MaxEntries())
+	keys := make([]uint32, n)
 	values = make([]V, len(keys)*cores)
 	var cursor kernel.Cursor
-	n, err := m.BatchLookup(&cursor, keys, values)
+	read, err := m.BatchLookup(&cursor, keys, values)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, 0, fmt.Errorf("read the map %s: %w", m, err)
 	}
-	if n != len(keys) {
-		return nil, 0, fmt.Errorf("read %d of %d entries of the map %s", n, len(keys), m)
+	if read != len(keys) {
+		return nil, 0, fmt.Errorf("read %d of %d entries of the map %s", read, len(keys), m)
 	}
 	return values, cores, nil
 }

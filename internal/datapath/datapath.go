@@ -55,6 +55,7 @@ type Datapath struct {
 	Ports          *Ports
 	Flows          *Flows
 	Tracer         *Tracer
+	Monitors       *Monitors
 	carrier        *carrier
 }
 
@@ -79,8 +80,9 @@ func assemble(cfg Config, k kernel.Kernel, words vocabulary, older map[int]relea
 		prog: d.prog, numbers: d.numbers, changes: d.Changes, routes: d.Routes, sessions: d.NATSessions, policies: d.egressPolicies,
 	}
 	d.Ports = &Ports{prog: d.prog, numbers: d.numbers, changes: d.Changes, firewall: d.Firewall, egress: d.Egress, paths: d.Paths}
-	d.Flows = &Flows{prog: d.prog, numbers: d.numbers, changes: d.Changes, limits: d.Limits, traffic: d.Traffic, hosts: d.Hosts}
+	d.Flows = &Flows{prog: d.prog, numbers: d.numbers, changes: d.Changes, limits: d.Limits, traffic: d.Traffic, hosts: d.Hosts, routes: d.Routes}
 	d.Tracer = &Tracer{prog: d.prog, numbers: d.numbers, firewall: d.Firewall, routes: d.Routes}
+	d.Monitors = &Monitors{prog: d.prog, numbers: d.numbers, firewall: d.Firewall, routes: d.Routes}
 	d.carrier = &carrier{prog: d.prog, pins: d.Pins, firewall: d.Firewall, sessions: d.NATSessions}
 	return d
 }
@@ -120,6 +122,9 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 	}
 	if d.lock, err = lockPins(k, d.Pins.dir, cfg.Beside); err != nil {
 		return nil, err
+	}
+	if cfg.Beside != nil {
+		d.prog.filling.begin(&cfg.Beside.prog.filling)
 	}
 	if err := d.loadAndAdopt(); err != nil {
 		return nil, errors.Join(err, d.lock.Close())
@@ -174,8 +179,11 @@ func (d *Datapath) load() error {
 	d.prog.objs.Objects = loaded
 	assign(loaded, &d.prog.objs, &d.numbers.maps, &d.Changes.maps, &d.Limits.maps, &d.Traffic.maps, &d.Hosts.maps, &d.HostEvents.maps,
 		&d.Routes.maps, &d.Paths.maps, &d.Ports.maps, &d.Links.maps, &d.Firewall.maps, &d.NATSessions.maps, &d.Egress.maps, &d.Flows.maps,
-		&d.Tracer.maps)
+		&d.Tracer.maps, &d.Monitors.maps)
 	d.trackConnections()
+	if err := d.Monitors.clear(); err != nil {
+		return err
+	}
 	if d.Changes.memory, err = d.numbers.maps.Segments.Mmap(); err != nil {
 		return err
 	}

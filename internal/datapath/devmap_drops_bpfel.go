@@ -29,15 +29,17 @@ const (
 	devmapDropsMapFlows             = "flows"
 	devmapDropsMapFragments         = "fragments"
 	devmapDropsMapGlobalCounters    = "global_counters"
-	devmapDropsMapHostEventBuckets  = "host_event_buckets"
 	devmapDropsMapHostEvents        = "host_events"
+	devmapDropsMapHostWorks         = "host_works"
 	devmapDropsMapKnownOptions      = "known_options"
 	devmapDropsMapLimitEntries      = "limit_entries"
 	devmapDropsMapLimitLargest      = "limit_largest"
-	devmapDropsMapLimitWorks        = "limit_works"
 	devmapDropsMapLocalAddrs        = "local_addrs"
 	devmapDropsMapLogs              = "logs"
 	devmapDropsMapMembers           = "members"
+	devmapDropsMapMonitorCores      = "monitor_cores"
+	devmapDropsMapMonitorRings      = "monitor_rings"
+	devmapDropsMapMonitors          = "monitors"
 	devmapDropsMapNatEvents         = "nat_events"
 	devmapDropsMapNatFragments      = "nat_fragments"
 	devmapDropsMapNatHostCounts     = "nat_host_counts"
@@ -142,15 +144,17 @@ type devmapDropsMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -229,15 +233,17 @@ type devmapDropsMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -291,15 +297,17 @@ func (m *devmapDropsMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

@@ -55,6 +55,8 @@ const (
 	mostHostEvents = 1024
 	// lossInterval is how often at most it is told that some could not be told.
 	lossInterval = time.Second
+	// idleLossInterval is how often it is looked whether some could not be told while none come.
+	idleLossInterval = 10 * time.Second
 )
 
 // FollowHostEvents calls do with arrivals as they come, until ctx ends. It may run beside
@@ -91,12 +93,18 @@ type hostEventReader struct {
 	events  *HostEvents
 	lost    uint64    // arrivals that were lost when that was told last
 	namesAt time.Time // when
+	busy    bool      // there were arrivals a moment ago
 }
 
 // next waits for arrivals, a while.
 func (f *hostEventReader) next() ([]HostEvent, error) {
 	var list []HostEvent
-	f.reader.SetDeadline(time.Now().Add(lossInterval))
+	wait := idleLossInterval // a ring that nobody writes to overflows no more
+	if f.busy {
+		wait = lossInterval
+	}
+	f.busy = false
+	f.reader.SetDeadline(time.Now().Add(wait))
 	for len(list) < mostHostEvents {
 		event, err := f.ring.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -107,6 +115,7 @@ func (f *hostEventReader) next() ([]HostEvent, error) {
 		}
 		f.reader.SetDeadline(time.Unix(1, 0)) // what else is there
 		list = f.events.publishedNames.Load().add(list, event)
+		f.busy = true
 	}
 	return f.addLost(list)
 }

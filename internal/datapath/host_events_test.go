@@ -87,14 +87,14 @@ func (w *world) emptyHostEvents(t testing.TB) {
 // setHostEvents sets the tokens that each core has to tell of hosts.
 func (w *world) setHostEvents(t testing.TB, to bpfTokenBucket) {
 	t.Helper()
-	var buckets []bpfTokenBucket
-	if err := w.dp.HostEvents.maps.HostEventBuckets.Lookup(uint32(0), &buckets); err != nil {
+	var works []bpfHostWork
+	if err := w.dp.HostEvents.maps.HostWorks.Lookup(uint32(0), &works); err != nil {
 		t.Fatal(err)
 	}
-	for i := range buckets {
-		buckets[i] = to
+	for i := range works {
+		works[i].Events = to
 	}
-	if err := w.dp.HostEvents.maps.HostEventBuckets.Put(uint32(0), buckets); err != nil {
+	if err := w.dp.HostEvents.maps.HostWorks.Put(uint32(0), works); err != nil {
 		t.Fatal(err)
 	}
 	for _, owner := range []uint32{w.dp.numbers.names.portIDs["p0"], segmentOwner + w.dp.numbers.names.segIDs["blue"]} {

@@ -39,8 +39,8 @@ type (
 		Neighbours kernel.Map `ebpf:"neighbours"`
 	}
 	hostEventMaps struct {
-		HostEventBuckets kernel.Map `ebpf:"host_event_buckets"`
-		HostEvents       kernel.Map `ebpf:"host_events"`
+		HostEvents kernel.Map `ebpf:"host_events"`
+		HostWorks  kernel.Map `ebpf:"host_works"`
 	}
 	limitMaps struct {
 		LimitEntries kernel.Map `ebpf:"limit_entries"`
@@ -77,6 +77,11 @@ type (
 	}
 	changeMaps struct {
 		GlobalCounters kernel.Map `ebpf:"global_counters"`
+	}
+	monitorMaps struct {
+		MonitorCores kernel.Map `ebpf:"monitor_cores"`
+		MonitorRings kernel.Map `ebpf:"monitor_rings"`
+		Monitors     kernel.Map `ebpf:"monitors"`
 	}
 	traceMaps struct {
 		Trace kernel.Map `ebpf:"trace"`

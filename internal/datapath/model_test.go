@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
@@ -202,6 +203,22 @@ func TestModelRefusedWrite(t *testing.T) {
 				t.Errorf("after the second time %d entries, want %d", len(got), len(want))
 			}
 		})
+	}
+}
+
+// The underlay's program comes before those of ports and right before them, whatever else takes its time.
+func TestModelAttachesPortsLast(t *testing.T) {
+	w := modelWorld(t, withTransit)
+	w.planTransit()
+	var order []mapmodel.Attach
+	w.machine.Refuse(mapmodel.Faults{Attach: func(a mapmodel.Attach) error {
+		order = append(order, a)
+		return nil
+	}})
+	w.apply(t)
+	first := slices.IndexFunc(order, func(a mapmodel.Attach) bool { return a.Program == "from_underlay" })
+	if first < 1 || len(order)-first != 5 || slices.ContainsFunc(order[first:], func(a mapmodel.Attach) bool { return a.Type != ebpf.AttachTCXIngress }) {
+		t.Errorf("attached in the order %+v; want transit, then the underlay's, then those of four ports", order)
 	}
 }
 

@@ -31,15 +31,17 @@ const (
 	natGcMapFlows             = "flows"
 	natGcMapFragments         = "fragments"
 	natGcMapGlobalCounters    = "global_counters"
-	natGcMapHostEventBuckets  = "host_event_buckets"
 	natGcMapHostEvents        = "host_events"
+	natGcMapHostWorks         = "host_works"
 	natGcMapKnownOptions      = "known_options"
 	natGcMapLimitEntries      = "limit_entries"
 	natGcMapLimitLargest      = "limit_largest"
-	natGcMapLimitWorks        = "limit_works"
 	natGcMapLocalAddrs        = "local_addrs"
 	natGcMapLogs              = "logs"
 	natGcMapMembers           = "members"
+	natGcMapMonitorCores      = "monitor_cores"
+	natGcMapMonitorRings      = "monitor_rings"
+	natGcMapMonitors          = "monitors"
 	natGcMapNatEvents         = "nat_events"
 	natGcMapNatFragments      = "nat_fragments"
 	natGcMapNatGcResult       = "nat_gc_result"
@@ -68,7 +70,6 @@ const (
 	natGcMapRouters           = "routers"
 	natGcMapRoutes            = "routes"
 	natGcMapRules             = "rules"
-	natGcMapScratch           = "scratch"
 	natGcMapSegments          = "segments"
 	natGcMapStamped           = "stamped"
 	natGcMapStamps            = "stamps"
@@ -183,15 +184,17 @@ type natGcMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatGcResult       *ebpf.MapSpec `ebpf:"nat_gc_result"`
@@ -220,7 +223,6 @@ type natGcMapSpecs struct {
 	Routers           *ebpf.MapSpec `ebpf:"routers"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Rules             *ebpf.MapSpec `ebpf:"rules"`
-	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
 	Segments          *ebpf.MapSpec `ebpf:"segments"`
 	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
 	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
@@ -311,15 +313,17 @@ type natGcMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatGcResult       *ebpf.Map `ebpf:"nat_gc_result"`
@@ -348,7 +352,6 @@ type natGcMaps struct {
 	Routers           *ebpf.Map `ebpf:"routers"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Rules             *ebpf.Map `ebpf:"rules"`
-	Scratch           *ebpf.Map `ebpf:"scratch"`
 	Segments          *ebpf.Map `ebpf:"segments"`
 	Stamped           *ebpf.Map `ebpf:"stamped"`
 	Stamps            *ebpf.Map `ebpf:"stamps"`
@@ -381,15 +384,17 @@ func (m *natGcMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatGcResult,
@@ -418,7 +423,6 @@ func (m *natGcMaps) Close() error {
 		m.Routers,
 		m.Routes,
 		m.Rules,
-		m.Scratch,
 		m.Segments,
 		m.Stamped,
 		m.Stamps,

@@ -47,7 +47,7 @@ func TestDropsHaveOwners(t *testing.T) {
 		{OwnerPort, "", "same-port", 1},
 		{OwnerPort, "", "unknown-remote", 1},
 		{OwnerSegment, "blue", "same-port", 4},
-		{OwnerSegment, "", "unknown-remote", 1},
+		{OwnerSegment, "blue", "unknown-remote", 1}, // by its VNI
 		{OwnerRemote, remote, "same-port", 1},
 		{OwnerRemote, "", "same-port", 3},
 	} {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"net/netip"
 	"time"
@@ -174,11 +176,14 @@ func (fl *Flows) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generatio
 
 // traffic sums an end's counters over the cores.
 func (tf *Traffic) traffic(id uint32) (bpfVportCounters, error) {
-	var sum bpfVportCounters
 	var perCPU []bpfVportCounters
 	if err := tf.maps.Traffic.Lookup(id, &perCPU); err != nil {
-		return sum, fmt.Errorf("read the counters of end %d: %w", id, err)
+		return bpfVportCounters{}, fmt.Errorf("read the counters of end %d: %w", id, err)
 	}
+	return sumOf(perCPU), nil
+}
+
+func sumOf(perCPU []bpfVportCounters) (sum bpfVportCounters) {
 	for _, c := range perCPU {
 		sum.Rx.Packets += c.Rx.Packets
 		sum.Rx.Bytes += c.Rx.Bytes
@@ -186,7 +191,37 @@ func (tf *Traffic) traffic(id uint32) (bpfVportCounters, error) {
 		sum.Tx.Bytes += c.Tx.Bytes
 		sum.Drops += c.Drops
 	}
-	return sum, nil
+	return sum
+}
+
+// fewVports is of how many ends the counters are read one by one. Of more they are read with one system call.
+const fewVports = 32
+
+// trafficOf are the counters of ends, by their numbers.
+func (tf *Traffic) trafficOf(ids iter.Seq[uint32], n int) (map[uint32]bpfVportCounters, error) {
+	sums := make(map[uint32]bpfVportCounters, n)
+	if n <= fewVports {
+		for id := range ids {
+			sum, err := tf.traffic(id)
+			if err != nil {
+				return nil, err
+			}
+			sums[id] = sum
+		}
+		return sums, nil
+	}
+	var last uint32
+	for id := range ids {
+		last = max(last, id)
+	}
+	perCPU, cores, err := readSomePerCPU[bpfVportCounters](tf.prog, tf.maps.Traffic, last+1)
+	if err != nil {
+		return nil, err
+	}
+	for id := range ids {
+		sums[id] = sumOf(perCPU[int(id)*cores : (int(id)+1)*cores])
+	}
+	return sums, nil
 }
 
 // clearTraffic starts the counters of a number's new owner at zero.
@@ -204,11 +239,12 @@ func (tf *Traffic) clearTraffic(id uint32) error {
 // Ports reads the counters of every port, by name.
 func (tf *Traffic) Ports() (map[string]PortCounters, error) {
 	all := make(map[string]PortCounters, len(tf.numbers.names.portIDs))
+	counters, err := tf.trafficOf(maps.Values(tf.numbers.names.portIDs), len(tf.numbers.names.portIDs))
+	if err != nil {
+		return nil, err
+	}
 	for name, id := range tf.numbers.names.portIDs {
-		c, err := tf.traffic(id)
-		if err != nil {
-			return nil, err
-		}
+		c := counters[id]
 		all[name] = PortCounters{Rx: toCounters(c.Rx), Tx: toCounters(c.Tx), Drops: c.Drops}
 	}
 	return all, nil
@@ -218,11 +254,12 @@ func (tf *Traffic) Ports() (map[string]PortCounters, error) {
 // sum over its paths.
 func (tf *Traffic) TEPs() (map[netip.Addr]TEPCounters, error) {
 	all := make(map[netip.Addr]TEPCounters, len(tf.numbers.names.tepIDs))
+	counters, err := tf.trafficOf(maps.Values(tf.numbers.names.pathIDs), len(tf.numbers.names.pathIDs))
+	if err != nil {
+		return nil, err
+	}
 	for pair, id := range tf.numbers.names.pathIDs {
-		c, err := tf.traffic(id)
-		if err != nil {
-			return nil, err
-		}
+		c := counters[id]
 		edge := tf.numbers.edges[pair.Remote]
 		sum := all[edge]
 		sum.Rx, sum.Tx = sum.Rx.plus(toCounters(c.Rx)), sum.Tx.plus(toCounters(c.Tx))
@@ -234,12 +271,12 @@ func (tf *Traffic) TEPs() (map[netip.Addr]TEPCounters, error) {
 // Paths reads what was sent by each path.
 func (tf *Traffic) Paths() (map[overlay.Pair]Counters, error) {
 	all := make(map[overlay.Pair]Counters, len(tf.numbers.names.pathIDs))
+	counters, err := tf.trafficOf(maps.Values(tf.numbers.names.pathIDs), len(tf.numbers.names.pathIDs))
+	if err != nil {
+		return nil, err
+	}
 	for pair, id := range tf.numbers.names.pathIDs {
-		c, err := tf.traffic(id)
-		if err != nil {
-			return nil, err
-		}
-		all[pair] = toCounters(c.Tx)
+		all[pair] = toCounters(counters[id].Tx)
 	}
 	return all, nil
 }
@@ -275,24 +312,52 @@ const (
 )
 
 func (fl *Flows) caches() ([]Cache, error) {
-	flows, transitFlows := fl.maps.Flows, fl.maps.TransitCache
-	tc := Cache{Name: CacheTC, Size: int(flows.MaxEntries()), Bytes: flows.Memlock()}
-	if err := walk(flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
+	tc := fl.tcCache()
+	if err := walk(fl.maps.Flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
 		return nil, err
 	}
+	fl.prog.filling.flows.set(tc.Used)
 	if !fl.prog.cfg.Transit {
 		return []Cache{tc}, nil
 	}
-	tables, err := fl.traffic.transitTables()
-	transit := Cache{Name: CacheTransit, Size: int(transitFlows.MaxEntries()), Bytes: transitFlows.Memlock()}
-	for _, t := range tables {
-		transit.Used += int(t.Used)
-	}
+	transit, err := fl.transitCache()
 	return []Cache{tc, transit}, err
 }
 
+// tcCache has no entries counted.
+func (fl *Flows) tcCache() Cache {
+	return Cache{Name: CacheTC, Size: int(fl.maps.Flows.MaxEntries()), Bytes: fl.maps.Flows.Memlock()}
+}
+
+func (fl *Flows) transitCache() (Cache, error) {
+	tables, err := fl.traffic.transitTables()
+	transit := Cache{Name: CacheTransit, Size: int(fl.maps.TransitCache.MaxEntries()), Bytes: fl.maps.TransitCache.Memlock()}
+	for _, t := range tables {
+		transit.Used += int(t.Used)
+	}
+	return transit, err
+}
+
 // Stats reads the totals. Counting the entries walks the maps.
-func (fl *Flows) Stats() (Stats, error) {
+func (fl *Flows) Stats() (s Stats, err error) {
+	if s, err = fl.counted(); err != nil {
+		return s, err
+	}
+	if err := walk(fl.hosts.maps.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
+		return s, err
+	}
+	fl.prog.filling.fdb.set(s.FDBUsed)
+	if s.Caches, err = fl.caches(); err != nil {
+		return s, err
+	}
+	for _, c := range s.Caches {
+		s.FlowsUsed += c.Used
+	}
+	return s, nil
+}
+
+// counted are the totals that the data path counts.
+func (fl *Flows) counted() (Stats, error) {
 	s := Stats{Generations: map[string]uint32{}}
 	var err error
 	if s.Events, err = fl.traffic.Events(); err != nil {
@@ -308,22 +373,10 @@ func (fl *Flows) Stats() (Stats, error) {
 		s.Dropped += drop.Packets
 	}
 	generations, err := fl.changes.generations()
-	if err != nil {
-		return s, err
-	}
 	for id, g := range generations.segments {
 		s.Generations[fl.numbers.names.segments[id]] = total(g)
 	}
-	if err := walk(fl.hosts.maps.Fdb, func(bpfFdbKey, bpfFdbEntry) { s.FDBUsed++ }); err != nil {
-		return s, err
-	}
-	if s.Caches, err = fl.caches(); err != nil {
-		return s, err
-	}
-	for _, c := range s.Caches {
-		s.FlowsUsed += c.Used
-	}
-	return s, nil
+	return s, err
 }
 
 // flowIdle is after how long without a packet a cached decision is forgotten.
@@ -336,13 +389,15 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if ageing > 0 {
+	if ageing == 0 {
+		err = d.Hosts.countHosts()
+	} else {
 		aged, err = d.Hosts.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool {
 			return e.Origin == bpfHostOriginORIGIN_LEARNED && since(now, e.SeenNs) > uint64(ageing)
 		})
-		if err != nil {
-			return aged, err
-		}
+	}
+	if err != nil {
+		return aged, err
 	}
 	if err := d.Hosts.ageNeighbours(now, ageing); err != nil {
 		return aged, err
@@ -353,8 +408,10 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 // ageFlows removes idle decisions, and corrects how many each port has: the kernel evicts some.
 func (fl *Flows) ageFlows(now uint64) error {
 	var idle []bpfFlowKey
+	n := 0
 	found := fl.limits.beginRecount(bpfLimitedCountCOUNT_FLOWS)
 	err := walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
+		n++
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
 		} else {
@@ -365,6 +422,7 @@ func (fl *Flows) ageFlows(now uint64) error {
 		return err
 	}
 	fl.limits.endRecount(bpfLimitedCountCOUNT_FLOWS, found)
+	fl.prog.filling.flows.set(n - len(idle))
 	if err := fl.limits.clearFlowRings(); err != nil {
 		return err
 	}

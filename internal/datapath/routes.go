@@ -44,6 +44,7 @@ func (ro *Routes) restoreRoutes() error {
 		}
 	}
 	ro.groupRoutes, ro.freeable = make([]int, len(ro.groups)), true
+	defer countHops(ro)
 	return iterate(ro.maps.Routes, func(k bpfRouteKey, r bpfRoute) {
 		ro.noteRoute(k, r)
 		if r.Kind == bpfRouteKindROUTE_GROUP && ro.groupRoutes[r.Group] == 1 {
@@ -56,6 +57,7 @@ func (ro *Routes) restoreRoutes() error {
 func (ro *Routes) noteRoute(k bpfRouteKey, r bpfRoute) {
 	ro.forgetRoute(k)
 	ro.routes[k] = r
+	ro.prog.filling.routes.set(len(ro.routes))
 	if r.Kind == bpfRouteKindROUTE_GROUP {
 		ro.groupRoutes[r.Group]++
 	}
@@ -64,6 +66,7 @@ func (ro *Routes) noteRoute(k bpfRouteKey, r bpfRoute) {
 func (ro *Routes) forgetRoute(k bpfRouteKey) {
 	old, known := ro.routes[k]
 	delete(ro.routes, k)
+	ro.prog.filling.routes.set(len(ro.routes))
 	if known && old.Kind == bpfRouteKindROUTE_GROUP {
 		ro.groupRoutes[old.Group]--
 		ro.freeable = ro.freeable || ro.groupRoutes[old.Group] == 0
@@ -240,12 +243,20 @@ func (ro *Routes) group(old bpfRoute, r fib.Route, full bool, p *plan) (uint32, 
 		}
 		ro.groups[id].Buckets = share(previous, hops)
 		ro.sets[set] = id
+		countHops(ro)
 	}
 	p.groups[id] = true
 	for _, hop := range hops {
 		p.hops[hop] = true
 	}
 	return id, nil
+}
+
+// countHops notes how many next hops and groups there are.
+func countHops(ro *Routes) {
+	ro.prog.filling.nextHops.set(len(ro.hopIDs))
+	ro.prog.filling.nhGroup.set(len(ro.sets))
+	ro.prog.filling.routes.set(len(ro.routes))
 }
 
 // share gives the buckets to hops (resilient hashing). Number 0 is no hop.
@@ -283,6 +294,7 @@ func (ro *Routes) hop(h fib.Hop, learned, add bool) (uint16, error) {
 	}
 	id, _ := find(ro.hops, func(e bpfNexthop) bool { return e == bpfNexthop{} })
 	ro.hops[id], ro.hopIDs[want] = want, uint16(id)
+	countHops(ro)
 	return uint16(id), nil
 }
 

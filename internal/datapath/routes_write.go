@@ -166,6 +166,7 @@ func (ro *Routes) inUse(p *plan) (groups, hops []bool) {
 // freeHops clears the groups and next hops that are not in use.
 func (ro *Routes) freeHops(groups, hops []bool) error {
 	ro.freeable = false
+	defer countHops(ro)
 	var errs []error
 	for set, id := range ro.sets {
 		if !groups[id] {

@@ -61,7 +61,7 @@ func (w *world) contents(t *testing.T) map[string]map[string]string {
 	for name, shared := range w.dp.prog.maps() {
 		m := kernel.HostMap(shared)
 		switch name {
-		case bpfMapCurrent, bpfMapCtWorks, bpfMapNatWorks, bpfMapFragmentWorks, bpfMapClassifyStates, bpfMapScratch, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
+		case bpfMapCurrent, bpfMapCtWorks, bpfMapNatWorks, bpfMapFragmentWorks, bpfMapClassifyStates, bpfMapTrace, bpfMapRoutes, bpfMapAllowedAddrs:
 			continue // the last two are written by Apply alone
 		}
 		if m.KeySize() == 0 {

@@ -29,16 +29,17 @@ const (
 	transitMapFlows             = "flows"
 	transitMapFragments         = "fragments"
 	transitMapGlobalCounters    = "global_counters"
-	transitMapHostEventBuckets  = "host_event_buckets"
 	transitMapHostEvents        = "host_events"
 	transitMapHostWorks         = "host_works"
 	transitMapKnownOptions      = "known_options"
 	transitMapLimitEntries      = "limit_entries"
 	transitMapLimitLargest      = "limit_largest"
-	transitMapLimitWorks        = "limit_works"
 	transitMapLocalAddrs        = "local_addrs"
 	transitMapLogs              = "logs"
 	transitMapMembers           = "members"
+	transitMapMonitorCores      = "monitor_cores"
+	transitMapMonitorRings      = "monitor_rings"
+	transitMapMonitors          = "monitors"
 	transitMapNatEvents         = "nat_events"
 	transitMapNatFragments      = "nat_fragments"
 	transitMapNatHostCounts     = "nat_host_counts"
@@ -64,7 +65,6 @@ const (
 	transitMapRouters           = "routers"
 	transitMapRoutes            = "routes"
 	transitMapRules             = "rules"
-	transitMapScratch           = "scratch"
 	transitMapSegments          = "segments"
 	transitMapStamped           = "stamped"
 	transitMapStamps            = "stamps"
@@ -180,16 +180,17 @@ type transitMapSpecs struct {
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
 	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -215,7 +216,6 @@ type transitMapSpecs struct {
 	Routers           *ebpf.MapSpec `ebpf:"routers"`
 	Routes            *ebpf.MapSpec `ebpf:"routes"`
 	Rules             *ebpf.MapSpec `ebpf:"rules"`
-	Scratch           *ebpf.MapSpec `ebpf:"scratch"`
 	Segments          *ebpf.MapSpec `ebpf:"segments"`
 	Stamped           *ebpf.MapSpec `ebpf:"stamped"`
 	Stamps            *ebpf.MapSpec `ebpf:"stamps"`
@@ -305,16 +305,17 @@ type transitMaps struct {
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
 	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -340,7 +341,6 @@ type transitMaps struct {
 	Routers           *ebpf.Map `ebpf:"routers"`
 	Routes            *ebpf.Map `ebpf:"routes"`
 	Rules             *ebpf.Map `ebpf:"rules"`
-	Scratch           *ebpf.Map `ebpf:"scratch"`
 	Segments          *ebpf.Map `ebpf:"segments"`
 	Stamped           *ebpf.Map `ebpf:"stamped"`
 	Stamps            *ebpf.Map `ebpf:"stamps"`
@@ -372,16 +372,17 @@ func (m *transitMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
 		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
@@ -407,7 +408,6 @@ func (m *transitMaps) Close() error {
 		m.Routers,
 		m.Routes,
 		m.Rules,
-		m.Scratch,
 		m.Segments,
 		m.Stamped,
 		m.Stamps,

@@ -91,8 +91,9 @@ func (ho *Hosts) neighbourTable() hostTable[bpfNeighbourKey, bpfNeighbour] {
 // recount has the counts of owners be what the table holds: each walk corrects what
 // changes at the same time on several cores have made of them. do has each entry.
 func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) error {
-	found := ho.limits.beginRecount(t.count)
+	found, n := ho.limits.beginRecount(t.count), 0
 	err := walk(t.Map, func(k K, v V) {
+		n++
 		if l := t.learned(&k, &v); l.owner != 0 {
 			found[ownerIndex(l.owner)]++
 			found[ownerIndex(segmentOwner+l.segment)]++
@@ -103,6 +104,7 @@ func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) e
 		return err
 	}
 	ho.limits.endRecount(t.count, found)
+	ho.prog.filling.of(t.count).set(n)
 	return ho.limits.findLargest(t.count)
 }
 

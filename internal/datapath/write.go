@@ -313,6 +313,7 @@ func deleteHosts[K comparable, V any](ho *Hosts, t hostTable[K, V], match func(K
 			n++
 		}
 	}
+	ho.prog.filling.of(t.count).less(n)
 	for owner := range owners {
 		err = errors.Join(err, forgetKeys(ho, t, owner))
 	}

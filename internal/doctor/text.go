@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -74,7 +75,7 @@ func tables(b *strings.Builder, inv Inventory) error {
 		if t.Local.IsValid() {
 			local = t.Local.String()
 		}
-		row(tw, t.Name, t.Source, t.Encapsulation, t.VNI, t.Port, local, remotes, few(t.firstHops()), inv.carries(t), few(t.Ports))
+		row(tw, t.Name, t.Source, t.Encapsulation, t.VNI, t.Port, local, remotes, few(slices.Sorted(slices.Values(t.firstHops()))), inv.carries(t), few(t.Ports))
 	}
 	fmt.Fprintln(tw, "\nINTERFACE\tROLE\tKIND\tDRIVER\tFIRMWARE\tMBIT/S\tMTU\tRX-RING\tQUEUES\tSLOT")
 	for _, l := range inv.of(Underlay, Device, Port, Spare) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/logging"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -21,10 +22,11 @@ type alarms struct {
 }
 
 func newAlarms(e *edge) alarms {
-	o := alarm.Options{Log: e.log, Report: e.faults.Report}
+	o := alarm.Options{Log: logging.For(e.log, "alarms"), Report: e.faults.Report}
+	packets := alarm.Options{Log: logging.For(e.log, "firewall"), Report: e.faults.Report}
 	return alarms{
 		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
-		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(o, firewallOf{e}), nat: alarm.NewNAT(o, natOf{e}),
+		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(packets, firewallOf{e}), nat: alarm.NewNAT(o, natOf{e}),
 	}
 }
 
@@ -37,6 +39,7 @@ func (a alarms) look(e *edge) {
 	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
 	e.bgp.Watch()
 	a.log.Look()
+	e.changes.lookProblems()
 }
 
 // firewallOf lends the firewall of an edge.

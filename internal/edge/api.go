@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/logging"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/prove/proof"
@@ -27,8 +28,9 @@ func read[T any](s *state, what string, f func() (T, error)) (document T, err er
 func handler(e *edge) http.Handler {
 	s, c := served{e}, e.transactions.Changes()
 	return apiserver.New(apiserver.Options{
-		Edge: s, Configuration: c, Transactions: c, Drainer: e.failover, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
-		BGP: s.bgp,
+		Edge: s, Configuration: c, Transactions: c, Live: c, Drainer: e.failover, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
+		BGP: s.bgp, Log: logging.For(e.log, "api"), Events: e.events, Levels: e.opts.LogLevels,
+		Metrics: e.scrapes, Health: &e.health, Audit: apiserver.AuditTo(logging.For(e.log, "api")),
 	})
 }
 
@@ -39,6 +41,21 @@ type served struct{ e *edge }
 func (s served) Read(what string, do func(*apiserver.State) error) error {
 	_, err := read(&s.e.state, what, func() (struct{}, error) { return struct{}{}, do(stateOf(s.e)) })
 	return err
+}
+
+// TryRead implements apiserver.Scraped.
+func (s served) TryRead(what string, do func(*apiserver.State) error) (done bool, err error) {
+	if !s.e.state.mu.TryRLock() {
+		return false, nil
+	}
+	defer s.e.state.mu.RUnlock()
+	if s.e.state.dp == nil {
+		return false, fmt.Errorf("%s: the data path was lost, the edge stops", what)
+	}
+	if err := do(stateOf(s.e)); err != nil {
+		return true, fmt.Errorf("read %s: %w", what, err)
+	}
+	return true, nil
 }
 
 // ReadInLoop implements apiserver.Edge.
@@ -58,7 +75,7 @@ func stateOf(e *edge) *apiserver.State {
 		Rules: apiserver.Rules{Firewall: e.state.policies.Firewall, Shadows: e.state.policies.Shadows, Egress: e.state.policies.Egress},
 		DataPath: apiserver.DataPath{
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
-			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer,
+			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer, Monitors: dp.Monitors,
 		},
 		Paths: servedPaths{e}, Offloads: e.offloads,
 		Alarms: apiserver.Alarms{

@@ -102,7 +102,7 @@ func TestBGPDocuments(t *testing.T) {
 	text, err := c.Metrics(ctx)
 	for _, line := range []string{
 		`selvage_bgp_neighbour_up{neighbour="rr1"} 0`, `selvage_bgp_routes{state="used"} 2`, `selvage_bgp_route_changes_total 4`,
-		`selvage_bgp_neighbour_prefixes{neighbour="rr1",family="evpn",direction="received"} 3`, `selvage_bgp_fib_update_seconds_count`,
+		`selvage_bgp_neighbour_prefixes{direction="received",family="evpn",neighbour="rr1"} 3`, `selvage_bgp_fib_update_seconds_count`,
 	} {
 		if err != nil || !strings.Contains(text, line) {
 			t.Errorf("metrics without %s: %v", line, err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/gateway"
@@ -46,6 +47,7 @@ type DataPath struct {
 	NAT        NAT
 	Replicas   Replicas
 	Tracer     Tracer
+	Monitors   apiserver.Monitors
 
 	written *writer.DataPath
 }
@@ -162,6 +164,9 @@ type (
 	Flows interface {
 		Flows() ([]datapath.Flow, error)
 		Stats() (datapath.Stats, error)
+		// Totals are Stats with entries as of the last count, and Tables how full tables are, likewise.
+		Totals() (datapath.Stats, error)
+		Tables() ([]datapath.Table, error)
 		CachedSessions(sessions []datapath.Session) ([][2]datapath.Cached, error)
 	}
 	// Limits are what ports and segments have taken of what all share.
@@ -203,6 +208,8 @@ type (
 // Host is the operating system as the edge sees it.
 type Host interface {
 	Observe(want host.Want) (host.State, error)
+	// Links are those of the names that exist, as Observe finds them.
+	Links(names []string) (map[string]host.Link, error)
 	Ensure(want host.Desired) error
 	Changed() <-chan struct{}
 	// LinksLost receives the indexes of links that were lost, before Changed and before anything is observed.
@@ -223,8 +230,20 @@ func NewDataPath(d *datapath.Datapath) *DataPath {
 	return &DataPath{
 		Tables: d, Owner: d, Links: d.Links, Clock: d.Changes, HostEvents: d.HostEvents, Ports: d.Ports, Hosts: d.Hosts, Learner: d.Hosts,
 		Routes: d.Routes, Paths: d.Paths, Egress: d.Egress, Drops: d.Traffic, Counters: d.Traffic, Flows: d.Flows, Limits: d.Limits,
-		Firewall: d.Firewall, NAT: d.NATSessions, Replicas: d.NATSessions, Tracer: d.Tracer,
+		Firewall: d.Firewall, NAT: d.NATSessions, Replicas: d.NATSessions, Tracer: d.Tracer, Monitors: monitors{d.Monitors},
 	}
+}
+
+// monitors are those of a data path, for the API.
+type monitors struct{ *datapath.Monitors }
+
+// StartMonitor implements apiserver.Monitors.
+func (m monitors) StartMonitor(o datapath.MonitorOptions) (apiserver.MonitorSession, error) {
+	s, err := m.Start(o)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func openHost(recordPath string, log *slog.Logger) (Host, error) {

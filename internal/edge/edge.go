@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/apiserver/listeners"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/failover"
 	"github.com/selvage/selvage/internal/fault"
 	"github.com/selvage/selvage/internal/fib"
@@ -21,6 +24,7 @@ import (
 	"github.com/selvage/selvage/internal/hostevent"
 	"github.com/selvage/selvage/internal/liveness"
 	"github.com/selvage/selvage/internal/loop"
+	"github.com/selvage/selvage/internal/metrics"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
@@ -42,11 +46,14 @@ const settle = 300 * time.Millisecond
 type edge struct {
 	opts    RunOptions
 	log     *slog.Logger
+	events  *event.Log
+	changes *changes
 	host    Host
 	started time.Time
 
 	state state
 
+	observed  observed
 	successor successor // of dp
 	adopted   bool
 	mtus      *discovery.Discovery
@@ -61,7 +68,7 @@ type edge struct {
 
 	role        *gateway.Role
 	replication *gateway.Replication
-	lease       gateway.Lease
+	lease       *gateway.Lease
 	failover    *failover.Failover
 
 	bgp        *peering.Peering
@@ -70,6 +77,11 @@ type edge struct {
 
 	transactions *transaction.Transactions
 	jobs         jobs
+
+	health      health
+	instruments *metrics.Instruments
+	scrapes     *apiserver.Scrapes
+	listeners   *listeners.Set
 }
 
 // state is what the goroutine of Run changes under mu, and who reads it holds mu.
@@ -89,12 +101,16 @@ func (e *edge) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observe the host: %w", err)
 	}
+	if err := (observer{e}).beginPorts(&hostState); err != nil {
+		return err
+	}
 	e.successor.cfg = dataPathConfig(e.state.config, e.opts)
 	dp, err := e.opts.OpenDataPath(e.successor.cfg)
 	if err != nil {
 		return fmt.Errorf("open the data path: %w", err)
 	}
 	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
+	e.changes.opened(e.adopted)
 	if err := e.keepLease(dp); err != nil {
 		return err
 	}
@@ -107,7 +123,8 @@ func (e *edge) start(ctx context.Context) error {
 	e.hostEvents.Follow(dp.HostEvents)
 	e.bgp.Follow()
 	transaction.FreeMemory(e.state.config)
-	e.log.Info("edge started", "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
+	e.scrapes.Prime()
+	e.log.Info("edge started", event.Is(event.EdgeStarted), "version", e.opts.Version, "tep", e.state.config.Underlay.TEP, "adopted", e.adopted,
 		"segments", len(e.state.config.Segments), "ports", len(e.state.config.Ports))
 	return nil
 }
@@ -140,18 +157,23 @@ func unresolved(e overlay.Edge, v host.State) bool {
 
 // reconcile makes host and data path what the configuration asks for. What
 // does not work is reported and tried again at the next event or tick.
-func (e *edge) reconcile() {
+func (e *edge) reconcile() { e.reconcileBy(observer{e}.all) }
+
+// reconcileBy does so with what observe says of the host.
+func (e *edge) reconcileBy(observe func(host.Want) (host.State, error)) {
 	begin := time.Now()
+	defer readiness{e}.evaluate()
 	e.bgp.Merge()
 	losses := e.writer.Losses()
-	hostState, err := e.host.Observe(plan.Want(e.state.config))
+	hostState, err := observe(plan.Want(e.state.config))
 	if err == nil && e.ensure(hostState) {
-		hostState, err = e.host.Observe(plan.Want(e.state.config))
+		hostState, err = observer{e}.all(plan.Want(e.state.config))
 	}
 	e.faults.Report(observeHost, err)
 	if err != nil {
 		return
 	}
+	observer{e}.followPorts(hostState)
 	planned, err := e.planTables(writer.Snapshot{Edge: e.state.config, HostState: hostState, Probed: e.mtus.Probe(e.state.config, hostState), Losses: losses})
 	if err != nil {
 		e.faults.Report(applyTables, err)
@@ -171,6 +193,7 @@ func (e *edge) reconcile() {
 	}
 	e.liveness.Follow(e.state.config, e.writer.InForce().Paths.PathPolicies, hostState.Routes)
 	alarm.LogChanges(e.log, was, now)
+	e.changes.look(hostState)
 	if err == nil {
 		e.bgp.Applied(max(time.Since(begin), time.Nanosecond))
 		e.bgp.LookPorts(hostState)
@@ -181,6 +204,7 @@ func (e *edge) reconcile() {
 func (e *edge) linkLost(ifindex int) {
 	e.failover.LinkLost(ifindex)
 	e.liveness.LinkLost(ifindex)
+	e.changes.linkLost(ifindex)
 }
 
 // planTables makes the tables, without any lock: what is steered meanwhile is in force, and counts.
@@ -204,7 +228,9 @@ func (e *edge) planTables(from writer.Snapshot) (*writer.Planned, error) {
 func (e *edge) apply(p *writer.Planned) (came gateway.Announcement, err error) {
 	e.state.mu.Lock()
 	defer e.state.mu.Unlock()
+	begin := time.Now()
 	applied, err := e.writer.Apply(p)
+	e.instruments.Applied(time.Since(begin), err)
 	e.state.hostState, e.problems = p.HostState, applied.Problems
 	e.bgp.SetLeftOut(rib.LeftOut(err).Routes)
 	if applied.Begun {
@@ -233,13 +259,14 @@ func (e *edge) succeed() {
 	err := e.state.dp.Owner.Close()
 	e.state.dp, e.successor.dp = e.successor.dp, nil
 	e.hostEvents.Follow(e.state.dp.HostEvents)
+	e.changes.replaced(e.successor.cfg)
 	e.faults.Report(closeDataPath, err)
 	e.faults.Report(leaseProblem, e.keepLease(e.state.dp)) // until now it was the former handle's
 }
 
 // keepLease has the lease of egress addresses be of a data path from now on; nil has none.
 func (e *edge) keepLease(dp *DataPath) error {
-	if dp == nil {
+	if dp == nil || e.state.config.Egress == nil { // who answers for no address needs none
 		return e.lease.Of(nil)
 	}
 	return e.lease.Of(dp.Clock)
@@ -290,18 +317,16 @@ func (e *edge) stop(remove bool) error {
 		return unspoken
 	}
 	if !remove {
-		e.log.Info("edge stops, its data path keeps forwarding")
 		if err := e.writer.Leave(); err != nil {
 			e.log.Error("release egress addresses", "err", err)
 		}
 		return errors.Join(unspoken, e.replication.Close(), e.liveness.Close(false), dp.Owner.Close())
 	}
-	e.log.Info("edge stops")
 	e.writer.Stand()
 	left := e.liveness.Close(true) // first, so that the remotes send no more while it ends
 	err := errors.Join(unspoken, left, e.replication.Close(), dp.Owner.Remove())
 	for _, what := range dp.Links.NewerPins() {
 		e.log.Warn("left behind", "what", what)
 	}
-	return errors.Join(err, e.host.Ensure(host.Desired{}))
+	return errors.Join(err, e.host.Ensure(host.Desired{}), e.transactions.ForgetLive())
 }

@@ -160,11 +160,11 @@ func (w *world) loaded() int {
 }
 
 // parse gives the configuration that a text of load stands for.
-func (w *world) parse(s config.Source) (overlay.Edge, error) {
+func (w *world) parse(s config.Source) (overlay.Edge, config.Source, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i, err := strconv.Atoi(string(s.Files[0].Text))
-	return w.sources[i], err
+	return w.sources[i], s, err
 }
 
 // call records a call and says whether it shall fail.
@@ -293,6 +293,11 @@ func (h fakeHost) Observe(host.Want) (host.State, error) {
 	s := h.w.hostState // a test may change its maps at any time
 	s.Links, s.TEPs, s.Routes, s.ChecksumDevices = maps.Clone(s.Links), maps.Clone(s.TEPs), maps.Clone(s.Routes), maps.Clone(s.ChecksumDevices)
 	return s, err
+}
+
+func (h fakeHost) Links([]string) (map[string]host.Link, error) {
+	s, err := h.Observe(host.Want{})
+	return s.Links, err
 }
 
 func (h fakeHost) Ensure(want host.Desired) error {
@@ -508,18 +513,34 @@ func (d fakeDataPath) Stats() (datapath.Stats, error) {
 	defer d.w.mu.Unlock()
 	d.w.events["miss"] += d.w.lost
 	d.w.events["evicted"] += d.w.lost
+	return d.w.stats(), err
+}
+
+// stats has mu held.
+func (w *world) stats() datapath.Stats {
 	stats := datapath.Stats{
-		Hits: d.w.events["hit"], Misses: d.w.events["miss"], Dropped: 7, FDBUsed: 95, FlowsUsed: 53,
-		Generations: map[string]uint32{"blue": 4}, Events: maps.Clone(d.w.events),
+		Hits: w.events["hit"], Misses: w.events["miss"], Dropped: 7, FDBUsed: 95, FlowsUsed: 53,
+		Generations: map[string]uint32{"blue": 4}, Events: maps.Clone(w.events),
 		Caches: []datapath.Cache{{Name: datapath.CacheTC, Used: 3, Size: 4096, Bytes: 1 << 20}},
 	}
-	if len(d.w.config.Underlay.TEPs) > 1 && !d.w.fewFlows {
+	if len(w.config.Underlay.TEPs) > 1 && !w.fewFlows {
 		stats.Caches[0].Used = 3000
 	}
-	if len(d.w.config.Routers) > 0 {
+	if len(w.config.Routers) > 0 {
 		stats.Caches = append(stats.Caches, datapath.Cache{Name: datapath.CacheTransit, Used: 50, Size: 8192, Bytes: 1 << 21})
 	}
-	return stats, err
+	return stats
+}
+
+func (d fakeDataPath) Totals() (datapath.Stats, error) {
+	err := d.read("totals")
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.w.stats(), err
+}
+
+func (d fakeDataPath) Tables() ([]datapath.Table, error) {
+	return []datapath.Table{{Name: datapath.TableFDB, Used: 95, Size: 100}, {Name: datapath.TableNeighbours, Used: -1, Size: 200}}, d.read("tables")
 }
 
 func (d fakeDataPath) Refused() map[int]string {

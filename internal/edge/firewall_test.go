@@ -252,16 +252,10 @@ func TestSweep(t *testing.T) {
 	if len(info.Tables) != 2 || *info.Tables[0].Used != 2 || info.Tables[1].Used != nil || info.HalfOpen["p0"] != (api.HalfOpenInfo{In: 1, Limit: 50}) {
 		t.Errorf("firewall %+v", info)
 	}
-	text := fetched(t, c.Metrics)
-	for _, want := range []string{
+	w.exports(c,
 		`selvage_conntrack_entries{state="established"} 1`, `selvage_conntrack_half_open_entries{port="p0"} 1`, "selvage_firewall_alarms 0",
 		`selvage_firewall_table_entries{table="connections"} 2`, `selvage_firewall_table_memory_bytes{table="logs"} 8192`,
-		`selvage_firewall_rule_bytes_total{section="app",rule="web"} 4000`,
-	} {
-		if !strings.Contains(text, want+"\n") {
-			t.Errorf("metrics have no %s", want)
-		}
-	}
+		`selvage_firewall_rule_bytes_total{rule="web",section="app"} 4000`)
 	w.set(func() {
 		w.walls.gcStats = datapath.GCStats{Connections: 901, HalfOpen: 100, Waiting: 90, HalfOpens: map[string]datapath.HalfOpen{"p0": {In: 1, Out: 45, Limit: 50}, "p1": {In: 20, Out: 30, Limit: 50}}}
 		w.events["log-lost"] = 7
@@ -307,9 +301,9 @@ func TestLogLines(t *testing.T) {
 		return len(got) == 2
 	})
 	want := []map[string]any{
-		{"level": "INFO", "msg": "firewall", "edge": "a", "verdict": "reject", "section": "app", "rule": "web", "port": "p0", "direction": "in", "proto": "tcp",
+		{"level": "INFO", "msg": "firewall", "edge": "a", "subsystem": "firewall", "verdict": "reject", "section": "app", "rule": "web", "port": "p0", "direction": "in", "proto": "tcp",
 			"src": "10.0.0.7", "dst": "10.0.0.1", "sport": 4000.0, "dport": 443.0, "flags": "syn+ack", "bytes": 60.0, "reason": "rejected", "lost": 3.0},
-		{"level": "INFO", "msg": "firewall", "edge": "a", "verdict": "allow", "section": "app", "rule": "ping", "port": "p0", "direction": "out", "proto": "icmp",
+		{"level": "INFO", "msg": "firewall", "edge": "a", "subsystem": "firewall", "verdict": "allow", "section": "app", "rule": "ping", "port": "p0", "direction": "out", "proto": "icmp",
 			"src": "10.0.0.1", "dst": "10.0.0.7", "type": 8.0, "code": 0.0, "bytes": 98.0},
 	}
 	if d := cmp.Diff(want, got); d != "" {

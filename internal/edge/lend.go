@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
+	"github.com/selvage/selvage/internal/logging"
 	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/peering"
@@ -29,10 +30,11 @@ type configured struct{ e *edge }
 func (c configured) Reopen(next overlay.Edge) error {
 	e := c.e
 	was, will := e.successor.cfg, dataPathConfig(next, e.opts)
-	if reflect.DeepEqual(was, will) {
-		return nil
+	if err := e.prepareListeners(next.HTTP); err != nil || reflect.DeepEqual(was, will) {
+		return err
 	}
 	if err := e.successor.open(e.opts.OpenDataPath, will, e.state.dp); err != nil {
+		e.listeners.Abort()
 		err = fmt.Errorf("open the data path: %w", err)
 		// Pins may be those of the one that failed.
 		if again := e.successor.open(e.opts.OpenDataPath, was, e.state.dp); again != nil {
@@ -45,14 +47,29 @@ func (c configured) Reopen(next overlay.Edge) error {
 
 // Take makes host, data path and BGP what next asks for.
 func (c configured) Take(next overlay.Edge, policies plan.Policies) error {
+	return c.take(next, policies, c.e.reconcile)
+}
+
+// Adjust is Take where next has other objects alone: it looks at as little of the host as they need.
+func (c configured) Adjust(next overlay.Edge, policies plan.Policies) error {
+	return c.take(next, policies, func() { c.e.reconcileBy(observer(c).more) })
+}
+
+func (c configured) take(next overlay.Edge, policies plan.Policies, reconcile func()) error {
 	e := c.e
+	e.changes.configured(e.state.configured, next)
 	e.state.mu.Lock()
 	e.state.configured, e.state.config, e.state.policies = next, next, policies
 	e.state.mu.Unlock()
 	e.bgp.Configure()
-	e.reconcile()
+	reconcile()
 	e.bgp.Follow()
-	return cmp.Or(e.faults.Of(observeHost), e.faults.Of(applyTables))
+	err := cmp.Or(e.faults.Of(observeHost), e.faults.Of(applyTables))
+	if err == nil {
+		e.listeners.Commit()
+		e.listen()
+	}
+	return err
 }
 
 // LeftOut is what of the tables in force could not be written.
@@ -133,7 +150,7 @@ func (s steered) OfferPrefixes() { s.e.bgp.OfferPrefixes() }
 func (s steered) Enter() error { return s.e.ns.Enter() }
 
 func newOffloads(e *edge) *schedule.Probes {
-	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: e.log, Report: e.faults.Report, HostFault: changeHost})
+	return schedule.New(schedule.Options{Edge: probedEdge{e}, Log: logging.For(e.log, "offload"), Report: e.faults.Report, HostFault: changeHost})
 }
 
 // probedEdge lends an edge to those that probe its offloads.

@@ -229,7 +229,7 @@ func TestLive(t *testing.T) {
 	for _, want := range []string{
 		`level=INFO msg="pins of a previous process" edge=live what="adopted 3 links from `,
 		`level=INFO msg="pins of a previous process" edge=live what="removed 0 maps of ABI 1 from `,
-		`level=WARN msg=problem edge=live what="` + newer[0] + " is of a newer release and left as it is",
+		`level=WARN msg="` + newer[0] + " is of a newer release and left as it is",
 		"or remove it: rm -r " + newer[1],
 		`level=WARN msg="left behind" edge=live what="` + newer[1],
 	} {

@@ -47,13 +47,16 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	age := newAgeTicker(e.state.config.FDB.Ageing)
 	defer age.Stop()
 	defer close(e.jobs.ended)
-	tick := time.NewTicker(tickEvery)
+	tick, interval := time.NewTicker(tickIdle), tickInterval{tickIdle}
 	defer tick.Stop()
 	e.alarms.limits.Look(e.state.dp.Limits)
+	e.turned()
 	for {
+		e.health.turn()
 		age.set(e.state.config.FDB.Ageing)
 		select {
 		case <-ctx.Done():
+			e.opts.Supervisor.Stopping("the process ends")
 			return nil
 		case err := <-failed:
 			return fmt.Errorf("serve the API: %w", err)
@@ -62,18 +65,22 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-resync.C:
 			e.reconcile()
 			e.alarms.look(e)
+			e.listen()
+			e.opts.Supervisor.Status(e.inOneLine)
 		case <-e.bgp.Remotes():
 			e.reconcile()
 		case <-e.bgp.Missed():
 			e.bgp.LookMissedHosts()
 		case <-e.bgp.Complete():
-			if e.bgp.Sweep() {
-				e.reconcile()
-			}
+			e.sweepBGP()
 		case <-e.mtus.Found():
 			e.reconcile()
 		case <-tick.C:
 			e.tick()
+			e.turned()
+			interval.set(tick, e.hostEvents.IsWaiting())
+		case <-e.hostEvents.Waits():
+			interval.set(tick, true)
 		case <-age.C:
 			e.age()
 		case job := <-e.jobs.todo:
@@ -84,17 +91,44 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	}
 }
 
-// tickEvery is how often time passes for the data path, and hosts that came to a port are
-// told of.
-const tickEvery = 50 * time.Millisecond
+const (
+	// tickEvery is how often hosts that came to a port are told of.
+	tickEvery = 50 * time.Millisecond
+	// tickIdle is how often time passes for the data path, and reports about paths are looked for.
+	tickIdle = 200 * time.Millisecond
+)
+
+// tickInterval is how far ticks are apart: an idle edge wakes seldom.
+type tickInterval struct{ every time.Duration }
+
+func (p *tickInterval) set(tick *time.Ticker, busy bool) {
+	next := tickIdle
+	if busy {
+		next = tickEvery
+	}
+	if next != p.every {
+		p.every = next
+		tick.Reset(next)
+	}
+}
 
 func (e *edge) tick() {
+	if time.Since(e.health.evaluated) >= evaluateEvery {
+		readiness{e}.evaluate()
+	}
 	e.hostEvents.AnnounceMoves(e.state.configured.Segments)
 	if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
 		e.reconcile()
 	}
 	e.loops.Tick()
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
+}
+
+// sweepBGP removes what no neighbour said again after a restart.
+func (e *edge) sweepBGP() {
+	if e.bgp.Sweep() {
+		e.reconcile()
+	}
 }
 
 // age ends what nothing has confirmed for long.

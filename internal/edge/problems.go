@@ -15,8 +15,19 @@ import (
 
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
-	problems := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(), e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.offloads.Problems(e.state.config), e.bgp.Problems(), e.hostEvents.Problems(time.Now()), e.loops.Problems(time.Now()), e.transactions.Problems())
+	problems := slices.Concat(
+		e.problems, e.writer.InForce().Paths.Problems, e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(),
+		e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.bgp.Problems(), e.watchedProblems(),
+	)
 	return append(problems, e.faults.Problems(faultSeverity)...)
+}
+
+// watchedProblems are those that nobody else tells of when they begin and end.
+func (e *edge) watchedProblems() []problem.Problem {
+	now := time.Now()
+	return slices.Concat(
+		e.offloads.Problems(e.state.config), e.hostEvents.Problems(now), e.loops.Problems(now), e.transactions.Problems(), e.listeners.Problems(now),
+	)
 }
 
 // Faults of the edge itself.
@@ -28,11 +39,12 @@ const (
 	leaseProblem     = "keep the lease of egress addresses"
 	writeTables      = "write tables in the network namespace of the edge"
 	closeDataPath    = "close the data path that was replaced"
+	listenProblem    = "serve HTTP as spec.http asks, which is tried again"
 )
 
 // minorFaults are those with which packets still go where they should.
 var minorFaults = []string{
-	replicateProblem, gateway.RefreshReplicas, closeDataPath, transaction.KeepRevisions,
+	replicateProblem, gateway.RefreshReplicas, closeDataPath, transaction.KeepRevisions, readEvents, keepEvents, listenProblem,
 }
 
 func faultSeverity(what string) problem.Severity {

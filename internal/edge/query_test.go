@@ -47,6 +47,7 @@ func TestEntryQueries(t *testing.T) {
 		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Slow: true}, 1, 1},
 		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Segment: "red"}, 0, 0},
 		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Limit: 2}, 2, 3},
+		{"flows", countEntries(ctx, c.Flows), api.EntryQuery{Limit: 2, Interval: api.LeastInterval}, 2, 3},
 	} {
 		shown, matched, err := tt.ask(tt.q)
 		if err != nil || shown != tt.shown || matched != tt.matched {
@@ -71,6 +72,7 @@ func TestQueryMistakes(t *testing.T) {
 		"fdb?addr=10.0.0.1":      `there is no parameter "addr" here; there are: limit, mac, origin, port, remote, segment`,
 		"fdb?origin=evpn":        `origin: "evpn" is not one of learned, static, bgp`,
 		"flows?addr=10.0.0":      `addr: "10.0.0" is not an IP address or prefix`,
+		"flows?interval=1h":      `interval: "1h" is not a time from 100ms to 10s`,
 		"flows?limit=-1":         `limit: "-1" is not a number from 0 to`,
 		"flows?limit=many":       `limit: "many" is not a number`,
 		"flows?slow=perhaps":     `slow: "perhaps" is not true or false`,

@@ -37,9 +37,8 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 	if err := checkName(o.Name); err != nil {
 		return r, err
 	}
-	state := filepath.Join(o.RuntimeDir, o.Name)
-	notes := []string{state + ".sock", state + ".egress", state + ".offload", state + ".held"}
-	if !anyExists(append(notes, filepath.Join(o.PinRoot, o.Name))) {
+	files := api.RuntimeFiles(o.RuntimeDir, o.Name)
+	if !anyExists(append(files, filepath.Join(o.PinRoot, o.Name))) {
 		return r, fmt.Errorf("no edge %s has left anything in %s or %s: %w", o.Name, o.PinRoot, o.RuntimeDir, fs.ErrNotExist)
 	}
 	lock, err := acquire(o.RuntimeDir, o.Name)
@@ -54,10 +53,10 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, err
 	}
-	if err := release(state+".held", o.Logger, &r); err != nil {
+	if err := release(heldPath(o), o.Logger, &r); err != nil {
 		return r, err
 	}
-	for _, path := range notes {
+	for _, path := range files {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return r, err
 		}
@@ -68,7 +67,7 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 // isHere refuses an edge of another network namespace. The record of one from before a reboot, which has no data path
 // any more, is of nowhere.
 func isHere(o RemoveOptions) error {
-	elsewhere, err := host.IsElsewhere(filepath.Join(o.RuntimeDir, o.Name+".held"))
+	elsewhere, err := host.IsElsewhere(heldPath(o))
 	if err != nil {
 		return err
 	}
@@ -77,6 +76,9 @@ func isHere(o RemoveOptions) error {
 	}
 	return nil
 }
+
+// heldPath is the record of the edge's changes of the host.
+func heldPath(o RemoveOptions) string { return filepath.Join(o.RuntimeDir, o.Name+".held") }
 
 func anyExists(paths []string) bool {
 	for _, path := range paths {

@@ -25,10 +25,12 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
+	"github.com/selvage/selvage/internal/apiserver/listeners"
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/failover"
@@ -36,12 +38,15 @@ import (
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/hostevent"
 	"github.com/selvage/selvage/internal/liveness"
+	"github.com/selvage/selvage/internal/logging"
 	"github.com/selvage/selvage/internal/loop"
+	"github.com/selvage/selvage/internal/metrics"
 	"github.com/selvage/selvage/internal/namespace"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/replica"
+	"github.com/selvage/selvage/internal/supervise"
 	"github.com/selvage/selvage/internal/transaction"
 	"github.com/selvage/selvage/internal/writer"
 )
@@ -57,12 +62,19 @@ type RunOptions struct {
 	StateDir   string       // of what outlasts a reboot; "" is api.DefaultStateDir
 	PinRoot    string       // a bpffs directory; "" is the data path's default
 	Logger     *slog.Logger // nil is slog.Default()
+	Events     *event.Log   // nil is a new one
 	Version    string       // what Status reports; "" is the version of this build
 	// RemoveAtExit removes the data path when ctx ends, and undoes the changes of the host. Without it they stay:
 	// the next Run of the same edge takes them over, Remove removes them.
 	RemoveAtExit bool
 	// LostLogLines is how many lines of the log nobody took; nil: none are lost.
 	LostLogLines func() uint64
+	// Supervisor hears when the data path forwards, and that the loop turns; nil is nobody.
+	Supervisor *supervise.Supervisor
+	// Name refuses the configuration of an edge with another name; "": it may have any.
+	Name string
+	// LogLevels can be changed by the API; nil: they cannot.
+	LogLevels *logging.Levels
 	// Timing has the data path write down when packets pass, for measuring.
 	Timing bool
 
@@ -81,7 +93,7 @@ type RunOptions struct {
 	// The edge's dependencies; nil is the real one.
 	Listen       func(path, group string) (net.Listener, error)
 	Load         func(path string) (overlay.Edge, config.Source, error)
-	Parse        func(config.Source) (overlay.Edge, error)
+	Parse        func(config.Source) (overlay.Edge, config.Source, error)
 	OpenDataPath func(datapath.Config) (*DataPath, error)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error)
@@ -96,6 +108,10 @@ func (o RunOptions) withDefaults() RunOptions {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if o.Events == nil {
+		o.Events = event.New()
+	}
+	o.Logger = slog.New(event.NewHandler(o.Logger.Handler(), o.Events))
 	o.Resync, o.Sweep = cmp.Or(o.Resync, defaultResync), cmp.Or(o.Sweep, alarm.SweepLeast)
 	o.NATSweep, o.Linger = cmp.Or(o.NATSweep, alarm.NATSweepLeast), cmp.Or(o.Linger, evpn.Linger)
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
@@ -108,7 +124,7 @@ func (o RunOptions) withDefaults() RunOptions {
 		o.Load = config.LoadSource
 	}
 	if o.Parse == nil {
-		o.Parse = config.Source.Edge
+		o.Parse = config.Source.Read
 	}
 	if o.OpenDataPath == nil {
 		o.OpenDataPath = openDataPath
@@ -133,7 +149,7 @@ func (o RunOptions) withDefaults() RunOptions {
 
 // transactions are the options of those.
 func (o RunOptions) transactions() transaction.Options {
-	return transaction.Options{Path: o.ConfigPath, StateDir: o.StateDir, Load: o.Load, Parse: o.Parse}
+	return transaction.Options{Path: o.ConfigPath, StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Load: o.Load, Parse: o.Parse}
 }
 
 // hangups are Hangup, or SIGHUPs until ignore is called.
@@ -158,7 +174,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	hangup, ignore := opts.hangups()
 	defer ignore()
 
-	first, passedOver, err := transaction.First(opts.transactions())
+	started := opts.Supervisor.Starting(ctx)
+	defer started()
+	first, passedOver, err := opts.first()
 	if err != nil {
 		return err
 	}
@@ -173,9 +191,9 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 		return err
 	}
 	gate := apiserver.NewGate(cfg.Name)
-	srv := apiserver.Serve(listener, gate, opts.Logger)
+	srv := apiserver.Serve(listener, gate, logging.For(opts.Logger.With("edge", cfg.Name), "api"))
 	defer func() { err = errors.Join(err, srv.Stop()) }() // again, when it was stopped: harmless
-	h, err := opts.OpenHost(filepath.Join(opts.RuntimeDir, cfg.Name+".held"), opts.Logger)
+	h, err := opts.OpenHost(filepath.Join(opts.RuntimeDir, cfg.Name+".held"), logging.For(opts.Logger.With("edge", cfg.Name), "host"))
 	if err != nil {
 		return fmt.Errorf("watch the host: %w", err)
 	}
@@ -187,70 +205,118 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, ns.Close()) }()
 	e := newEdge(opts, first, h, ns)
-	e.offloads.Load(filepath.Join(opts.RuntimeDir, cfg.Name+".offload"))
-	e.faults.Report(transaction.StartConfiguration, passedOver)
-	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
-		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
-	})
-	endLinks := background.OnEach(h.LinksLost(), e.linkLost)
-	endAnnouncer, endLease := background.Start(ctx, e.failover.AnnounceAddresses), background.Start(ctx, func(ctx context.Context) { e.lease.Keep(ctx, e.log) })
-	defer func() {
-		endLinks()
-		e.hostEvents.Unfollow()
-		err = errors.Join(err, e.bgp.End(true), e.mtus.Close(), e.liveness.Close(false), e.replication.Close())
-		endAnnouncer()
-		endLease()
-		endWriter()
-	}()
+	e.remember(passedOver)
+	e.listeners = listeners.New(gate, e.log)
+	defer func() { err = errors.Join(err, e.listeners.Close()) }()
+	e.listen()
+	endWork := e.work(ctx, h)
+	defer func() { err = errors.Join(err, endWork()) }()
 	if err := e.start(ctx); err != nil {
 		return err
 	}
 	e.transactions.KeepFirst(e.started)
 	gate.Open(handler(e))
-	end := e.follow(ctx)
+	started()
+	endEvents, end := e.keepEvents(), e.follow(ctx)
 	broken := e.loop(ctx, hangup, srv.Failed())
 	end()
 	probedEdge{e}.endTrial()
-	return errors.Join(broken, srv.Stop(), e.stop(broken == nil && opts.RemoveAtExit))
+	remove := broken == nil && opts.RemoveAtExit
+	e.stopping(remove)
+	return errors.Join(broken, srv.Stop(), e.stop(remove), endEvents(remove))
+}
+
+// remember takes what a former process left, and says why its file was passed over.
+func (e *edge) remember(passedOver error) {
+	e.faults.Report(readEvents, e.events.Join(e.eventsFile()))
+	e.offloads.Load(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".offload"))
+	e.faults.Report(transaction.StartConfiguration, passedOver)
+}
+
+// work is what goes on beside the loop, until what it returns is called.
+func (e *edge) work(ctx context.Context, h Host) (end func() error) {
+	endWriter := background.Start(context.WithoutCancel(ctx), func(ctx context.Context) {
+		e.writer.Run(ctx, func(err error) { e.faults.Report(writeTables, err) })
+	})
+	endLinks := background.OnEach(h.LinksLost(), e.linkLost)
+	endAnnouncer, endLease := background.Start(ctx, e.failover.AnnounceAddresses), background.Start(ctx, func(ctx context.Context) { e.lease.Keep(ctx, logging.For(e.log, "gateway")) })
+	endFree := background.Start(ctx, func(ctx context.Context) { freeLater(ctx, e.log) })
+	return func() error {
+		endFree()
+		endLinks()
+		e.hostEvents.Unfollow()
+		err := errors.Join(e.bgp.End(true), e.mtus.Close(), e.liveness.Close(false), e.replication.Close())
+		endAnnouncer()
+		endLease()
+		endWriter()
+		return err
+	}
+}
+
+// NameError is of a configuration that is another edge's than the one that was to run.
+type NameError struct{ Path, Name, Wanted string }
+
+// Error says what to do.
+func (e NameError) Error() string {
+	return fmt.Sprintf("%s: metadata.name is %s, and edge %s was to run: give both the same name", e.Path, e.Name, e.Wanted)
+}
+
+// first is the configuration to start with, which is that of Name.
+func (o RunOptions) first() (first transaction.Candidate, passedOver, err error) {
+	first, passedOver, err = transaction.First(o.transactions())
+	if name := first.Edge.Name; err == nil && o.Name != "" && name != o.Name {
+		err = NameError{Path: o.ConfigPath, Name: name, Wanted: o.Name}
+	}
+	return first, passedOver, err
 }
 
 // newEdge is an edge with nothing open but what it is given.
 func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.Namespace) *edge {
 	cfg := first.Edge
 	e := &edge{
-		opts: opts, log: opts.Logger.With("edge", cfg.Name), host: h,
+		opts: opts, host: h, events: opts.Events,
 		started: time.Now(), state: state{configured: cfg, config: cfg, policies: first.Policies},
 		jobs: jobs{make(chan func()), make(chan struct{})},
 		ns:   ns,
 	}
-	e.faults = fault.New(e.log)
+	e.log = opts.Logger.With("edge", cfg.Name)
+	e.changes = newChanges(e)
+	e.faults, e.lease = fault.New(e.log), gateway.NewLease()
+	e.health.turn()
+	e.instruments = metrics.NewInstruments(opts.Version, e.health.LastTurn, opts.LostLogLines)
 	o := opts.transactions()
-	o.Log, o.Report = e.log, e.faults.Report
+	o.Log, o.Report, o.Counter, o.Changing = logging.For(e.log, "config"), e.faults.Report, e.instruments, func() (end func()) {
+		changed := e.opts.Supervisor.Changing()
+		return func() { changed(); e.opts.Supervisor.Status(e.inOneLine) }
+	}
 	e.transactions = transaction.New(o, configured{e}, e.jobs, first)
 	nat := sessionsOf{&e.state}
 	e.replication = gateway.NewReplication(gateway.ReplicationOptions{
-		NAT: nat, Log: e.log, Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
+		NAT: nat, Log: logging.For(e.log, "nat"), Open: e.opts.OpenReplication, Enter: e.ns.Enter, Report: e.faults.Report,
 	})
-	e.role = gateway.NewRole(e.log, e.replication)
+	e.role = gateway.NewRole(logging.For(e.log, "gateway"), e.replication)
 	e.liveness = liveness.New(liveness.Options{
-		Open: e.opts.OpenLiveness, Gateway: e.role, Log: e.log, Report: e.faults.Report,
+		Open: e.opts.OpenLiveness, Gateway: e.role, Log: logging.For(e.log, "paths"), Report: e.faults.Report,
 		Changed: func() {
 			e.failover.Steer()
+			e.changes.lookPaths()
 			e.bgp.FailNeighbours()
 		},
 	})
 	e.writer = writer.New(writer.Options{Edge: cfg, Role: e.role, Liveness: e.liveness, Enter: e.ns.Enter})
 	e.failover = failover.New(failover.Options{
-		Edge: steered{e}, Writer: e.writer, Role: e.role, Replication: e.replication, NAT: nat, Log: e.log, Report: e.faults.Report,
+		Edge: steered{e}, Writer: e.writer, Role: e.role, Replication: e.replication, NAT: nat, Log: logging.For(e.log, "failover"), Report: e.faults.Report,
+		Steered: e.instruments.Steered,
 	})
 	e.bgp = peering.New(peering.Options{
 		Edge: peered{e}, Writer: e.writer, Owned: e.role.Owned, Failed: e.liveness.Failed, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
-		Enter: e.ns.Enter, Log: e.log, Report: e.faults.Report,
+		Enter: e.ns.Enter, Log: logging.For(e.log, "bgp"), Report: e.faults.Report,
 	})
-	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: e.log, Report: e.faults.Report})
-	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: e.log, Report: e.faults.Report})
-	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Log: e.log, Report: e.faults.Report})
+	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: logging.For(e.log, "paths"), Report: e.faults.Report})
+	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: logging.For(e.log, "loops"), Report: e.faults.Report})
+	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Log: logging.For(e.log, "hosts"), Report: e.faults.Report})
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
+	e.scrapes = apiserver.NewScrapes(served{e}, served{e}.bgp, e.instruments, e.readNow)
 	return e
 }
 
@@ -258,7 +324,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.offloads.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.offloads.Run, e.scrapes.Run,
 	} {
 		ends = append(ends, background.Start(ctx, watch))
 	}

@@ -165,10 +165,15 @@ func hasAddr(a netip.Addr) func(netip.Prefix) bool {
 	return func(p netip.Prefix) bool { return p.Addr() == a }
 }
 
+// checkRouter takes a prefix without a VNI for one with r's: RFC 9136 has 0 where the next hop is yet to be resolved, and
+// FRR before 10 advertises 0 for a default route that is older than the VNI of its VRF.
 func (in *instances) checkRouter(p *path, r *router) verdict {
 	vni := p.VNI
-	if p.Type == MACIP {
+	switch {
+	case p.Type == MACIP:
 		vni = p.L3VNI
+	case vni == 0:
+		vni = r.vni
 	}
 	if v := in.checkTunnel(p, &r.instance, vni); v != fits {
 		return v

@@ -235,6 +235,8 @@ func (r *reference) router(h *received) (router string, prefix netip.Prefix, hop
 		vni, prefix := h.VNI, h.Prefix
 		if h.Type == MACIP && h.Addr.IsValid() {
 			vni, prefix = h.L3VNI, netip.PrefixFrom(h.Addr, h.Addr.BitLen())
+		} else if vni == 0 && c.L3 != nil {
+			vni = c.L3.VNI
 		}
 		if c.L3 == nil || c.L3.EVPN == nil || vni != c.L3.VNI || !prefix.IsValid() || h.RouterMAC == (overlay.MAC{}) ||
 			!r.imported(h.Targets, c.L3.EVPN.Import, c.L3.VNI) || !r.tunnelled(h, c.L3.Tunnel.Encapsulation) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/datapath"
@@ -45,6 +46,8 @@ type Options struct {
 	Log         *slog.Logger
 	// Report keeps an error as a problem until it is called with nil.
 	Report func(what string, err error)
+	// Steered is told how long it took to lead packets another way; nil: nobody counts.
+	Steered func(took time.Duration)
 }
 
 // Failover moves flows. Its methods may be called by any goroutine.
@@ -69,8 +72,8 @@ func (f *Failover) Join(file, drainFile string, goesOn bool) {
 func (f *Failover) Announce(came gateway.Announcement) { f.announcer.Announce(came) }
 
 // SetDrain gives the work of this edge as a gateway away, or with nil takes it back.
-func (f *Failover) SetDrain(wish *gateway.Drain) {
-	f.o.Role.SetDrain(wish)
+func (f *Failover) SetDrain(ctx context.Context, wish *gateway.Drain) {
+	f.o.Role.SetDrain(ctx, wish)
 	f.Steer()
 }
 
@@ -97,7 +100,11 @@ func (f *Failover) LinkLost(ifindex int) {
 // Steer moves flows from paths and gateways that died, or to those that came back, and remembers the gateways for a
 // later process.
 func (f *Failover) Steer() {
+	begin := time.Now()
 	s := f.o.Writer.Steer()
+	if s.Changed && f.o.Steered != nil {
+		f.o.Steered(time.Since(begin))
+	}
 	f.announcer.Announce(s.Came)
 	if s.Moved {
 		f.o.Edge.OfferPrefixes()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -29,9 +30,9 @@ func (f *Faults) Report(what string, err error) {
 	was := f.set(what, err)
 	switch {
 	case err != nil && (was == nil || was.Error() != err.Error()):
-		f.log.Error(what, "err", err)
+		f.log.Error(what, event.Is(event.ProblemRaised), "err", err)
 	case err == nil && was != nil:
-		f.log.Info(what + ": works again")
+		f.log.Info(what+": works again", event.Is(event.ProblemCleared))
 	}
 }
 

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -13,15 +15,15 @@ const drainIdle = 20 * time.Second
 
 // SetDrain makes the wish known that this edge gives its work away, or with nil its end.
 // Move obeys it.
-func (r *Role) SetDrain(d *Drain) {
+func (r *Role) SetDrain(ctx context.Context, d *Drain) {
 	r.mu.Lock()
 	r.drain = d
 	r.mu.Unlock()
 	if d == nil {
-		r.log.Info("egress drain ended")
+		r.log.InfoContext(ctx, "egress drain ended", event.Is(event.DrainEnded))
 		return
 	}
-	r.log.Info("egress drain started", "deadline", d.Deadline)
+	r.log.InfoContext(ctx, "egress drain started", event.Is(event.DrainStarted), "deadline", d.Deadline)
 }
 
 // WatchDrain ends a drain when no connection uses this edge any more.
@@ -55,6 +57,7 @@ func (r *Role) WatchDrain(sessions NAT) error {
 		done := *d
 		done.Done = true
 		r.drain = &done
+		r.log.Info("egress drain is over", event.Is(event.DrainDone), "active", active)
 		r.Wake()
 	}
 	return nil

@@ -104,8 +104,8 @@ func (w electionInput) look(member netip.Addr) (j Status, answers bool) {
 			}
 			answers, used = true, used || !r.Held
 		case r.State == bfd.Down:
-			if !r.Since.Before(last.At) {
-				last = Status{State: nat.Gone, Why: r.Why, At: r.Since}
+			if at := turned(r); !at.Before(last.At) {
+				last = Status{State: nat.Gone, Why: r.Why, At: at}
 			}
 		default:
 			unknown = true
@@ -160,7 +160,7 @@ func settleHeld(config overlay.Edge, all map[netip.Addr]Status) {
 
 // reportedBy is what a gateway that is alive says of itself.
 func reportedBy(r bfd.Result) Status {
-	j := Status{State: nat.Serving, Why: "it reports so itself", At: r.Since}
+	j := Status{State: nat.Serving, Why: "it reports so itself", At: turned(r)}
 	if r.ServiceSince.After(j.At) {
 		j.At = r.ServiceSince
 	}
@@ -171,6 +171,14 @@ func reportedBy(r bfd.Result) Status {
 		j.State = nat.Gone
 	}
 	return j
+}
+
+// turned is when a gateway began to answer, or ceased to. One that is held back may do both while its pair stays down.
+func turned(r bfd.Result) time.Time {
+	if r.Turned.After(r.Since) {
+		return r.Turned
+	}
+	return r.Since
 }
 
 // outweighs: the worst that a gateway says counts, and of the same the last.

@@ -14,14 +14,13 @@ const (
 	// natEventsMost how many at a time. The ring has room for some 16,000.
 	natEventsEvery = 10 * time.Millisecond
 	natEventsMost  = 20_000
-	// natEventsIdle is how often it is looked whether somebody does.
-	natEventsIdle = 500 * time.Millisecond
 )
 
 // EventsLost is the event of bpf/core/reasons.h that counts events that found no room.
 const EventsLost = "nat-event-lost"
 
-// Follow writes the log of translations and tells other gateways of sessions, until ctx ends.
+// Follow writes the log of translations and tells other gateways of sessions, until ctx ends. While nobody hears of them it
+// sleeps until Set.
 func (p *Replication) Follow(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -32,13 +31,12 @@ func (p *Replication) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-pause.C:
+		case <-p.follows:
 		}
-		wait := natEventsIdle
 		if p.pass(&log) {
-			wait = natEventsEvery
 			p.o.Report(readLost, p.look(&lost))
+			pause.Reset(natEventsEvery)
 		}
-		pause.Reset(wait)
 	}
 }
 

@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -34,10 +37,38 @@ func (r *Role) record(config overlay.Edge, all map[netip.Addr]Status, written ti
 				Number: r.last, Group: group.Name, Gateway: m, From: was.State.String(), To: is.State.String(), Why: is.Why,
 				Seen: is.At, Written: written,
 			})
+			tell(r.log, config, r.failovers[len(r.failovers)-1])
 		}
 	}
 	r.failovers = r.failovers[max(0, len(r.failovers)-mostFailovers):]
 	return numbers
+}
+
+// tell logs that a gateway has another role, which tables obey by now.
+func tell(log *slog.Logger, config overlay.Edge, f api.Failover) {
+	name, level := Name(config, f.Gateway), slog.LevelInfo
+	if f.To != nat.Serving.String() {
+		level = slog.LevelWarn
+	}
+	log.Log(context.Background(), level, "gateway is "+f.To, event.Is(event.GatewayRole), "gateway", name, "group", f.Group, "from", f.From, "to", f.To, "why", f.Why)
+	if f.To == nat.Gone.String() {
+		log.Warn("failover: sources of this gateway go by others", event.Is(event.FailoverStarted), "gateway", name, "group", f.Group, "why", f.Why, "failover", f.Number)
+	}
+}
+
+// ended logs that a failover is over.
+func ended(log *slog.Logger, config overlay.Edge, f api.Failover, at time.Time) {
+	log.Info("failover is over", event.Is(event.FailoverEnded), "gateway", Name(config, f.Gateway), "group", f.Group, "failover", f.Number,
+		"addresses", f.Addresses, "duration", at.Sub(f.Seen).Round(time.Microsecond))
+}
+
+// endedWithout logs that failovers are over by which no address came here. mu is held.
+func (r *Role) endedWithout(numbers []int, at time.Time) {
+	for _, f := range r.failovers {
+		if slices.Contains(numbers, f.Number) && f.To == nat.Gone.String() {
+			ended(r.log, r.config, f, at)
+		}
+	}
 }
 
 // announced completes the failovers by which addresses came here.
@@ -47,6 +78,9 @@ func (r *Role) announced(a Announcement, at time.Time) {
 	for i := range r.failovers {
 		if f := &r.failovers[i]; slices.Contains(a.failovers, f.Number) {
 			f.Announced, f.Addresses = &at, a.fresh
+			if f.To == nat.Gone.String() {
+				ended(r.log, r.config, *f, at)
+			}
 		}
 	}
 }

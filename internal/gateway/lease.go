@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 )
 
@@ -23,7 +24,11 @@ type Lessee interface {
 type Lease struct {
 	mu   sync.Mutex
 	held datapath.Lease // zero while there is none
+	wake chan struct{}  // has a mark when there is another
 }
+
+// NewLease is of no data path yet.
+func NewLease() *Lease { return &Lease{wake: make(chan struct{}, 1)} }
 
 // Of has the lease be of a data path from now on; nil has none.
 func (l *Lease) Of(dp Lessee) (err error) {
@@ -39,16 +44,18 @@ func (l *Lease) Of(dp Lessee) (err error) {
 		err = l.held.Close()
 	}
 	l.held = next
+	background.Notify(l.wake)
 	return err
 }
 
-func (l *Lease) renew() error {
+// renew renews it, if there is one.
+func (l *Lease) renew() (held bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held.Renew == nil {
-		return nil
+		return false, nil
 	}
-	return l.held.Renew()
+	return true, l.held.Renew()
 }
 
 // Keep renews it until ctx ends.
@@ -56,12 +63,19 @@ func (l *Lease) Keep(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(leaseEvery)
 	defer tick.Stop()
 	for {
-		if err := l.renew(); err != nil {
+		held, err := l.renew()
+		if err != nil {
 			log.Error("renew the lease of egress addresses", "err", err)
+		}
+		if held {
+			tick.Reset(leaseEvery)
+		} else {
+			tick.Stop() // until there is one
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-l.wake:
 		case <-tick.C:
 		}
 	}

@@ -121,15 +121,16 @@ func uplinksOf(e overlay.Edge, do func(overlay.Router, overlay.Uplink)) map[stri
 }
 
 // awaitNextHops says why this edge, which could serve, does not yet. It waits only while others
-// serve. mu is held.
+// serve; it asks in any case, so that one that stands by does not begin to when it is needed. mu is held.
 func (r *Role) awaitNextHops(w electionInput) (why string) {
-	switch {
-	case r.resolved || !w.coveredByOthers():
+	if r.resolved {
 		return ""
-	case r.resolveBy.IsZero():
+	}
+	if r.resolveBy.IsZero() {
 		r.resolveBy = w.now.Add(resolveTimeout)
 		background.Notify(r.asks)
-	case !w.now.Before(r.resolveBy):
+	}
+	if !w.coveredByOthers() || !w.now.Before(r.resolveBy) {
 		return ""
 	}
 	return "it asks for the next hops of its uplinks"

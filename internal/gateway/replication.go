@@ -53,6 +53,8 @@ type Replication struct {
 	store   *store
 	logLost atomic.Uint64
 	changed chan struct{}
+	// Marks for Follow and Refresh, that there may be something to do.
+	follows, refreshes chan struct{}
 
 	mu  sync.Mutex
 	now Replicator // nil: there is none
@@ -61,7 +63,9 @@ type Replication struct {
 
 // NewReplication makes one that has no links yet.
 func NewReplication(o ReplicationOptions) *Replication {
-	return &Replication{o: o, store: &store{nat: o.NAT}, changed: make(chan struct{}, 1)}
+	return &Replication{
+		o: o, store: &store{nat: o.NAT}, changed: make(chan struct{}, 1), follows: make(chan struct{}, 1), refreshes: make(chan struct{}, 1),
+	}
 }
 
 // Changed has a mark after a link was connected, synchronised or lost.
@@ -70,8 +74,9 @@ func (p *Replication) Changed() <-chan struct{} { return p.changed }
 // LogLost is how many lines of the log of translations were not written.
 func (p *Replication) LogLost() uint64 { return p.logLost.Load() }
 
-// Set has the links be those of the configuration.
+// Set has the links be those of the configuration, which is in force.
 func (p *Replication) Set(e overlay.Edge) error {
+	defer background.Notify(p.follows)
 	links := replicaLinks(e)
 	r := p.replicator()
 	if r == nil && len(links) == 0 {
@@ -87,6 +92,7 @@ func (p *Replication) Set(e overlay.Edge) error {
 		p.mu.Lock()
 		p.now, p.end = r, background.OnEach(r.Changed(), func(struct{}) { background.Notify(p.changed) })
 		p.mu.Unlock()
+		background.Notify(p.refreshes)
 	}
 	return r.Set(described(e, links))
 }
@@ -160,41 +166,47 @@ const (
 	readLost        = "read the events of the data path"
 )
 
-// refreshLook is how often it is looked whether replicas are to be refreshed.
-const refreshLook = 200 * time.Millisecond
+const (
+	// refreshLeast is the least time between two refreshes, refreshIdle that until the next where no session is told of.
+	refreshLeast = 200 * time.Millisecond
+	refreshIdle  = 500 * time.Millisecond
+)
 
-// Refresh has replicas at other gateways live on until ctx ends.
+// Refresh has replicas at other gateways live on until ctx ends. Without a replicator it sleeps until Set.
 func (p *Replication) Refresh(ctx context.Context) {
-	tick := time.NewTicker(refreshLook)
-	defer tick.Stop()
-	var due time.Time
+	due := time.NewTimer(refreshLeast)
+	defer due.Stop()
+	tells := false // the first time is the begin of the interval that the second one tells of
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-due.C:
+		case <-p.refreshes:
 		}
-		if begin := time.Now(); !begin.Before(due) {
-			interval, err := p.refresh(!due.IsZero())
-			p.o.Report(RefreshReplicas, err)
-			due = begin.Add(interval)
+		begin := time.Now()
+		interval, err := p.refresh(tells)
+		p.o.Report(RefreshReplicas, err)
+		if interval > 0 {
+			due.Reset(max(time.Until(begin.Add(interval)), refreshLeast))
 		}
+		tells = interval > 0
 	}
 }
 
 // refresh tells other gateways which sessions had packets since the last time, with some slack
-// for the walk. It says when to do so again.
+// for the walk. It says when to do so again; 0: when there is a replicator.
 func (p *Replication) refresh(tell bool) (again time.Duration, err error) {
-	again = natEventsIdle
 	r := p.replicator()
 	if r == nil {
-		return again, nil
+		return 0, nil
 	}
+	again = refreshIdle
 	err = p.o.NAT.WithSessions(func(e overlay.Edge, all Sessions) error {
 		if e.Egress == nil {
 			return nil
 		}
-		again = max(refreshInterval(e.Egress.Timeouts), refreshLook)
+		again = max(refreshInterval(e.Egress.Timeouts), refreshLeast)
 		hears, since := audiences(e), again+again/4
 		if !tell || len(hears) == 0 {
 			return nil

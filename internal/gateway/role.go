@@ -64,6 +64,7 @@ type Role struct {
 
 	mu        sync.Mutex
 	self      netip.Addr            // as of the last decision
+	config    overlay.Edge          // likewise
 	states    map[netip.Addr]Status // this edge too; nil before tables were written. Replaced, never changed
 	own       ownState
 	rewrite   bool           // the tables are others than those that obey states
@@ -160,6 +161,9 @@ func (r *Role) Take(d Decision, list []fib.Egress) (came Announcement) {
 		r.problems = groupProblems(d.config, d.States)
 	}
 	r.askAgain(d.again, d.now)
+	if len(came.places) == 0 {
+		r.endedWithout(came.failovers, written)
+	}
 	return came
 }
 
@@ -186,7 +190,7 @@ func (r *Role) keep(d Decision) {
 			d.States[member] = j
 		}
 	}
-	r.states, r.own, r.self = d.States, d.own, Self(d.config)
+	r.states, r.own, r.self, r.config = d.States, d.own, Self(d.config), d.config
 }
 
 // returned reports whether a gateway that was gone is there again: it may have answered for

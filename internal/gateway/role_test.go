@@ -74,7 +74,7 @@ func TestSavesAtOnce(t *testing.T) {
 	for i := range 8 {
 		owned.Go(func() {
 			for j := range 50 {
-				r.SetDrain(&Drain{Asked: at(time.Duration(i*j) * time.Second)})
+				r.SetDrain(t.Context(), &Drain{Asked: at(time.Duration(i*j) * time.Second)})
 				if err := r.Save(); err != nil {
 					t.Error(err)
 				}

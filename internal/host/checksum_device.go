@@ -122,7 +122,9 @@ func (d *devices) addChecksumDevice(port uint16) (netlink.Link, error) {
 // port at any address of this host. Zero checksums are allowed on receipt
 // although nothing is received.
 func (d *devices) requestChecksumDevice(name string, port uint16) error {
-	sock, err := nl.GetNetlinkSocketAt(d.ns, netns.None(), unix.NETLINK_ROUTE)
+	sock, err := socketIn(d.ns, func(at netns.NsHandle) (*nl.NetlinkSocket, error) {
+		return nl.GetNetlinkSocketAt(at, netns.None(), unix.NETLINK_ROUTE)
+	})
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}

@@ -30,7 +30,9 @@ const requestTimeout = 5 * time.Second
 // Want is what Observe looks at.
 type Want struct {
 	Interfaces []string
-	TEPs       []netip.Addr // of one family
+	// Patterns are of names of interfaces, as in tap*.
+	Patterns []string
+	TEPs     []netip.Addr // of one family
 	// Pairs are the ways to look up, each from one of TEPs.
 	Pairs []overlay.Pair
 }
@@ -39,6 +41,8 @@ type Want struct {
 type State struct {
 	// Links has the wanted interfaces that exist, by the name they were asked for.
 	Links map[string]Link
+	// Aliases are those of the interfaces that match a wanted pattern, by name; "" of one without.
+	Aliases map[string]string
 	// TEPs has those of the wanted ones that are addresses of this host.
 	TEPs map[netip.Addr]bool
 	// Routes has the pairs between which there is a route. One with several next hops (ECMP) has an
@@ -112,6 +116,7 @@ type Host struct {
 	held    *record
 	devices devices
 	known   neighbours
+	facts   facts
 
 	watcher *watcher
 	cancel  context.CancelFunc
@@ -127,7 +132,7 @@ func Open(recordPath string, log *slog.Logger) (*Host, error) {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
 	h := &Host{ns: ns, log: log}
-	h.watcher = &watcher{ns: ns, known: &h.known, log: log, changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
+	h.watcher = &watcher{ns: ns, known: &h.known, facts: &h.facts, log: log, changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
 	if h.held, err = readRecord(recordPath, namespace.Cookie()); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}

@@ -503,7 +503,7 @@ func TestWatchSubscribesAgain(t *testing.T) {
 	b.must(err)
 	defer ns.Close()
 	h := &Host{}
-	h.watcher = &watcher{ns: ns, known: &h.known, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
+	h.watcher = &watcher{ns: ns, known: &h.known, facts: &h.facts, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), lost: make(chan int, lostMost)}
 	broken, err := h.watcher.subscribe()
 	b.must(err)
 	broken.Close()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"sync"
 
@@ -29,14 +30,20 @@ func (h *Host) Observe(want Want) (State, error) {
 	for _, l := range links {
 		link := linkOf(l)
 		byIndex[link.Index], byName[link.Name] = link, link
+		if want.matches(link.Name) {
+			if v.Aliases == nil {
+				v.Aliases = map[string]string{}
+			}
+			v.Aliases[link.Name] = l.Attrs().Alias
+		}
 		for _, name := range l.Attrs().AltNames {
 			byName[name] = link
 		}
 	}
+	again := factsMost
 	for _, name := range want.Interfaces {
 		if link, ok := byName[name]; ok {
-			link.Segments, link.XDP = h.takesSegments(link.Name), h.xdpOf(link)
-			v.Links[name] = link
+			v.Links[name] = h.complete(link, &again)
 		}
 	}
 	if v.TEPs, err = h.present(want.TEPs); err != nil {
@@ -46,6 +53,13 @@ func (h *Host) Observe(want Want) (State, error) {
 		return State{}, err
 	}
 	return v, h.resolve(v.Routes)
+}
+
+func (w Want) matches(name string) bool {
+	return slices.ContainsFunc(w.Patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
 }
 
 // resolve fills in the MAC addresses of the next hops and tells the watcher

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 
 const (
 	// debounce is how long a change waits for others to join it. A link that is lost waits for
-	// none: packets should go by another one.
+	// none: packets should go by another one. Nor does one whose alias makes it a port.
 	debounce = 50 * time.Millisecond
 	// resubscribeAfter is the pause after a subscription broke.
 	resubscribeAfter = time.Second
@@ -33,6 +34,7 @@ const (
 type watcher struct {
 	ns    netns.NsHandle
 	known *neighbours
+	facts *facts
 	log   *slog.Logger
 
 	changed chan struct{}
@@ -42,10 +44,12 @@ type watcher struct {
 
 // subscribe opens one socket for all that Observe depends on.
 func (w *watcher) subscribe() (*nl.NetlinkSocket, error) {
-	sock, err := nl.SubscribeAt(w.ns, netns.None(), unix.NETLINK_ROUTE,
-		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
-		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE)
+	sock, err := socketIn(w.ns, func(at netns.NsHandle) (*nl.NetlinkSocket, error) {
+		return nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE,
+			unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
+			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
+			unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to netlink events: %w", err)
 	}
@@ -61,6 +65,7 @@ func (w *watcher) watch(ctx context.Context, sock *nl.NetlinkSocket) {
 	w.owned.Go(func() {
 		for sock != nil {
 			w.receive(ctx, sock, events, lost)
+			w.facts.forget(0)
 			notify(events) // whatever was missed in between
 			sock = w.resubscribe(ctx)
 		}
@@ -99,6 +104,7 @@ func (w *watcher) receive(ctx context.Context, sock *nl.NetlinkSocket, events, l
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, unix.ENOBUFS): // overrun: events are lost, the socket is not
+			w.facts.forget(0)
 			notify(events)
 			continue
 		case err != nil:
@@ -112,14 +118,25 @@ func (w *watcher) receive(ctx context.Context, sock *nl.NetlinkSocket, events, l
 				default:
 				}
 			}
+			if ifindex := linkOfMessage(m); ifindex > 0 {
+				w.facts.forget(ifindex)
+			}
 			if w.matters(m) {
 				notify(events)
 			}
-			if isLoss(m) {
+			if isLoss(m) || isAliased(m) {
 				notify(lost)
 			}
 		}
 	}
+}
+
+// linkOfMessage is the link that a message is of, 0 of other messages.
+func linkOfMessage(m syscall.NetlinkMessage) int {
+	if m.Header.Type != unix.RTM_DELLINK && m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
+		return 0
+	}
+	return int(nl.DeserializeIfInfomsg(m.Data).Index)
 }
 
 // isLoss reports whether a link went, or has no carrier.
@@ -132,6 +149,14 @@ func isLoss(m syscall.NetlinkMessage) bool {
 	}
 	return false
 }
+
+// isAliased reports whether a link has an alias that is meant for an edge: a guest waits for its port.
+func isAliased(m syscall.NetlinkMessage) bool {
+	return m.Header.Type == unix.RTM_NEWLINK && bytes.Contains(m.Data, []byte(aliasWord+" "))
+}
+
+// aliasWord begins the alias of an interface that is meant for an edge.
+const aliasWord = "selvage"
 
 // lostLink is the index of a link that is gone or has no carrier, 0 of other messages. Its operational state, which
 // waits for protocols too, does not count.

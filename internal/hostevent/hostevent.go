@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
@@ -77,10 +78,24 @@ type Follower struct {
 	frozen alarm.FrozenMACs
 	// next is not before this time: to announce costs a walk of all neighbours.
 	next time.Time
+	// waits has a mark when moves wait that did not before.
+	waits chan struct{}
 }
 
 // New follows nothing yet.
-func New(o Options) *Follower { return &Follower{o: o, moved: make(map[string][]datapath.Move)} }
+func New(o Options) *Follower {
+	return &Follower{o: o, moved: make(map[string][]datapath.Move), waits: make(chan struct{}, 1)}
+}
+
+// Waits has a mark when there are moves that AnnounceMoves is to announce, or a loop probe came back.
+func (h *Follower) Waits() <-chan struct{} { return h.waits }
+
+// IsWaiting reports whether there are.
+func (h *Follower) IsWaiting() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ports) > 0
+}
 
 // add has a move wait, unless its port has too many that do. mu is held.
 func (h *Follower) add(m datapath.Move) {
@@ -92,6 +107,7 @@ func (h *Follower) add(m datapath.Move) {
 		h.ports = append(h.ports, m.Port)
 	}
 	h.moved[m.Port] = append(waiting, m)
+	background.Notify(h.waits)
 }
 
 // take takes the next ones, of each port in turn.
@@ -150,10 +166,11 @@ func (h *Follower) arrived(list []datapath.HostEvent) {
 	for _, a := range list {
 		if a.Loop != (datapath.Loop{}) {
 			h.o.Loops.Returned(a.Loop, now)
+			background.Notify(h.waits)
 			continue
 		}
 		if a.Frozen > 0 {
-			h.o.Log.Warn("MAC address frozen: it moved too often", "mac", a.MAC, "segment", a.Segment, "at", alarm.FrozenAt(a), "seen_at", a.Other, "for", a.Frozen)
+			h.o.Log.Warn("MAC address frozen: it moved too often", event.Is(event.MACFrozen), "mac", a.MAC, "segment", a.Segment, "at", alarm.FrozenAt(a), "seen_at", a.Other, "for", a.Frozen)
 			h.frozen.Add(a, now)
 			continue
 		}
@@ -185,7 +202,7 @@ func (h *Follower) AnnounceMoves(segments []overlay.Segment) {
 	}
 	for _, m := range moved {
 		if m.WasRemote {
-			h.o.Log.Info("host moved to this edge", "mac", m.MAC, "segment", m.Segment, "port", m.Port)
+			h.o.Log.Info("host moved to this edge", event.Is(event.MACMoved), "mac", m.MAC, "segment", m.Segment, "port", m.Port)
 		}
 	}
 	took, err := alarm.Timed(func() error { return h.from.Announce(moved) })

@@ -15,19 +15,22 @@ import (
 const (
 	// queueMost is how many bytes wait at most: some ten thousand lines.
 	queueMost = 1 << 20
+	// linesMost is how many lines wait at most.
+	linesMost = 1 << 16
 	// closeWait is how long the end of a program waits for the last lines to be taken.
 	closeWait = time.Second
 )
 
 // Writer is an io.Writer that never waits and never fails. Each Write is one line.
 type Writer struct {
-	out  io.Writer
-	self *slog.Logger // writes to out itself
+	out    io.Writer
+	single bool         // out takes one line at a time
+	self   *slog.Logger // writes to out itself
 
 	mu     sync.Mutex
 	change *sync.Cond
 	queue  []byte
-	lines  uint64 // in the queue
+	ends   []int  // of the lines in the queue
 	lost   uint64 // ever
 	told   uint64 // of these
 	closed bool
@@ -35,25 +38,23 @@ type Writer struct {
 	done chan struct{}
 }
 
-// New is a logger of lines in slog's text format, at that level and above, and the Writer behind
-// it, which is to be closed.
-func New(out io.Writer, level slog.Leveler) (*slog.Logger, *Writer) {
-	options := &slog.HandlerOptions{Level: level}
-	w := &Writer{out: out, self: slog.New(slog.NewTextHandler(out, options)), done: make(chan struct{})}
+// newWriter writes to out what format makes of lines.
+func newWriter(out io.Writer, format Format) *Writer {
+	w := &Writer{out: out, single: format == Journald, self: slog.New(format.handler(out)), done: make(chan struct{})}
 	w.change = sync.NewCond(&w.mu)
 	go w.run()
-	return slog.New(slog.NewTextHandler(w, options)), w
+	return w
 }
 
 // Write queues a line, or loses it when there is no room, or after Close.
 func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.queue)+len(line) > queueMost {
+	if w.closed || len(w.queue)+len(line) > queueMost || len(w.ends) >= linesMost {
 		w.lost++
 	} else {
 		w.queue = append(w.queue, line...)
-		w.lines++
+		w.ends = append(w.ends, len(w.queue))
 	}
 	w.change.Signal()
 	return len(line), nil
@@ -82,13 +83,13 @@ func (w *Writer) Close() error {
 func (w *Writer) run() {
 	defer close(w.done)
 	for {
-		queue, lines, lost, more := w.take()
+		queue, ends, lost, more := w.take()
 		if !more {
 			return
 		}
-		if _, err := w.out.Write(queue); err != nil {
+		if failed := w.write(queue, ends); failed > 0 {
 			w.mu.Lock()
-			w.lost += lines
+			w.lost += failed
 			w.mu.Unlock()
 		}
 		if lost > 0 {
@@ -97,15 +98,33 @@ func (w *Writer) run() {
 	}
 }
 
+// write writes lines that end there, and says how many could not be written.
+func (w *Writer) write(queue []byte, ends []int) (failed uint64) {
+	if !w.single {
+		if _, err := w.out.Write(queue); err != nil {
+			failed = uint64(len(ends))
+		}
+		return failed
+	}
+	begin := 0
+	for _, end := range ends {
+		if _, err := w.out.Write(queue[begin:end]); err != nil {
+			failed++
+		}
+		begin = end
+	}
+	return failed
+}
+
 // take waits for lines, or for some to be lost, and takes all. more is false when the Writer is
 // closed, and there are none.
-func (w *Writer) take() (queue []byte, lines, lost uint64, more bool) {
+func (w *Writer) take() (queue []byte, ends []int, lost uint64, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.queue) == 0 && w.lost == w.told && !w.closed {
 		w.change.Wait()
 	}
-	queue, lines, lost = w.queue, w.lines, w.lost-w.told
-	w.queue, w.lines, w.told = nil, 0, w.lost
-	return queue, lines, lost, len(queue) > 0 || lost > 0
+	queue, ends, lost = w.queue, w.ends, w.lost-w.told
+	w.queue, w.ends, w.told = nil, nil, w.lost
+	return queue, ends, lost, len(queue) > 0 || lost > 0
 }

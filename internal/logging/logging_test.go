@@ -16,6 +16,16 @@ import (
 	"github.com/selvage/selvage/internal/await"
 )
 
+// open is a log of lines in text.
+func open(t *testing.T, out io.Writer) (*slog.Logger, *Writer) {
+	t.Helper()
+	l, err := Open(Options{Out: out, Format: Text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Logger, l.Writer
+}
+
 // reader takes what is written once it may.
 type reader struct {
 	mu   sync.Mutex
@@ -39,7 +49,7 @@ func (r *reader) String() string {
 func TestLinesComeInOrder(t *testing.T) {
 	r := &reader{may: make(chan struct{})}
 	close(r.may)
-	log, w := New(r, slog.LevelInfo)
+	log, w := open(t, r)
 	const lines = 1000
 	for i := range lines {
 		log.Info("line", "number", i)
@@ -62,7 +72,7 @@ func TestLinesComeInOrder(t *testing.T) {
 // Nobody waits for a reader that has stopped, and once it goes on it is told what it missed.
 func TestReaderThatStopped(t *testing.T) {
 	r := &reader{may: make(chan struct{})}
-	log, w := New(r, slog.LevelInfo)
+	log, w := open(t, r)
 	defer w.Close()
 	line := strings.Repeat("x", 1024)
 	for range 4 * queueMost / len(line) {
@@ -105,7 +115,7 @@ func TestReaderThatStopped(t *testing.T) {
 // The end waits for a reader that has stopped, but not for long.
 func TestCloseDoesNotHang(t *testing.T) {
 	r := &reader{may: make(chan struct{})}
-	log, w := New(r, slog.LevelInfo)
+	log, w := open(t, r)
 	log.Info("never read")
 	ended := make(chan struct{})
 	go func() {
@@ -132,7 +142,7 @@ func TestReaderThatIsGone(t *testing.T) {
 	}
 	defer out.Close()
 	gone.Close()
-	log, w := New(out, slog.LevelInfo)
+	log, w := open(t, out)
 	log.Info("one")
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

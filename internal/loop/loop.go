@@ -15,6 +15,7 @@ import (
 
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -179,7 +180,7 @@ func (g *Guard) Tick() {
 func (g *Guard) watch() {
 	thawed := g.pass(time.Now())
 	for _, r := range thawed {
-		g.o.Log.Info("port thawed: its loop is gone", "port", r.Younger, "joined", r.Port, "with", r.At)
+		g.o.Log.Info("port thawed: its loop is gone", event.Is(event.PortThawed), "port", r.Younger, "joined", r.Port, "with", r.At)
 	}
 	if len(thawed) > 0 {
 		g.cutAll()
@@ -191,7 +192,7 @@ func (g *Guard) watch() {
 func (g *Guard) cutAll() {
 	cut := g.cut()
 	for name := range cut {
-		g.o.Log.Warn("port cut off: its segment has a loop", "port", name)
+		g.o.Log.Warn("port cut off: its segment has a loop", event.Is(event.PortCut), "port", name)
 	}
 	err := g.o.Ports.CutPorts(cut)
 	if err != nil {

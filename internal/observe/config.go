@@ -25,23 +25,28 @@ func Applied(w Writer, info api.ApplyInfo) error {
 	default:
 		fmt.Fprintf(&b, "edge %s: revision %d is in force, %s\n", info.Edge, info.Revision.ID, counted(changed, "change", "changes"))
 	}
-	for _, c := range info.Changes {
-		fmt.Fprintf(&b, "  %s %s%s\n", signs[c.Kind], c.Path, valueChange(c))
-	}
-	if info.Omitted > 0 {
-		fmt.Fprintf(&b, "  and %d more\n", info.Omitted)
-	}
-	for _, line := range effects(info.Effects) {
-		fmt.Fprintln(&b, line)
-	}
-	if info.LeftOut != "" {
-		fmt.Fprintf(&b, "Not all of it is in force, see selvage status: %s\n", info.LeftOut)
-	}
+	listChanges(&b, info.Changes, info.Omitted, info.Effects, info.LeftOut)
 	if r := info.Revision; info.Applied && !r.Until.IsZero() {
 		fmt.Fprintf(&b, "It goes back by itself at %s: selvage confirm has it stay.\n", clock(r.Until))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// listChanges writes what changed, what that does to what runs, and what could not be written.
+func listChanges(b *strings.Builder, changes []api.ConfigChange, omitted int, e api.ApplyEffects, leftOut string) {
+	for _, c := range changes {
+		fmt.Fprintf(b, "  %s %s%s\n", signs[c.Kind], c.Path, valueChange(c))
+	}
+	if omitted > 0 {
+		fmt.Fprintf(b, "  and %d more\n", omitted)
+	}
+	for _, line := range effects(e) {
+		fmt.Fprintln(b, line)
+	}
+	if leftOut != "" {
+		fmt.Fprintf(b, "Not all of it is in force, see selvage status: %s\n", leftOut)
+	}
 }
 
 func valueChange(c api.ConfigChange) string {
@@ -169,6 +174,7 @@ func Config(w Writer, c RunningConfig) error {
 			b.WriteByte('\n')
 		}
 	}
+	liveObjects(&b, c.Live)
 	if len(c.Learned) > 0 {
 		b.WriteString("# Added by BGP:\n")
 	}

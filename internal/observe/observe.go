@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +95,12 @@ func learnedAge(origin string, seconds float64) gauge {
 // Flows writes one line for each cached decision and, where it is not on the
 // fast path, why.
 func Flows(w Writer, flows []api.FlowInfo) error {
-	return table(w, "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH +PACKETS BYTES +IDLE WHY", flows, func(f api.FlowInfo) []any {
+	header := "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH +PACKETS BYTES +IDLE WHY"
+	measured := slices.ContainsFunc(flows, func(f api.FlowInfo) bool { return f.Rate != nil })
+	if measured {
+		header = "SEGMENT IN OUT PROTO SOURCE DESTINATION PATH PACKETS/S BYTES/S +PACKETS +BYTES +IDLE WHY"
+	}
+	return table(w, header, flows, func(f api.FlowInfo) []any {
 		path := "slow"
 		if f.FastPath {
 			path = "fast"
@@ -113,10 +119,12 @@ func Flows(w Writer, flows []api.FlowInfo) error {
 		if f.ToDst.IsValid() {
 			destination = fmt.Sprintf("%v>%s", destination, natSessionEnd(f.ToDst.Addr(), f.ToDst.Port()))
 		}
-		return []any{
-			segment, f.In, f.Out, f.Proto, source, destination, path,
-			count(f.Packets), size(f.Bytes), span(f.Idle), f.Why,
+		row := []any{segment, f.In, f.Out, f.Proto, source, destination, path}
+		if measured {
+			r := cmp.Or(f.Rate, &api.FlowRate{})
+			row = append(row, gauge(rate(r.Packets)), gauge(rate(r.Bytes)+"B"))
 		}
+		return append(row, count(f.Packets), size(f.Bytes), span(f.Idle), f.Why)
 	})
 }
 

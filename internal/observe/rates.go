@@ -32,16 +32,28 @@ func (r *Rates) Next(at time.Time) {
 	r.at, r.before, r.now = at, r.now, make(map[string]uint64)
 }
 
-// rate is how fast the counter called key has grown since it was written before, "" where that
+// PerSecond is how fast the counter called key has grown since it was written before, and false where that
 // is not known: it is new, or began anew.
-func (r *Rates) rate(key string, n uint64) string {
+func (r *Rates) PerSecond(key string, n uint64) (rate float64, known bool) {
 	key = r.of + key
 	r.now[key] = n
 	was, ok := r.before[key]
 	if !ok || n < was || r.elapsed <= 0 {
+		return 0, false
+	}
+	return float64(n-was) / r.elapsed.Seconds(), true
+}
+
+// Elapsed is the time between the last two readings.
+func (r *Rates) Elapsed() time.Duration { return r.elapsed }
+
+// rate is PerSecond in words, "" where it is not known.
+func (r *Rates) rate(key string, n uint64) string {
+	perSecond, known := r.PerSecond(key, n)
+	if !known {
 		return ""
 	}
-	return rate(float64(n-was) / r.elapsed.Seconds())
+	return rate(perSecond)
 }
 
 // counter is a number that only grows, of packets or, with a unit, of bytes.

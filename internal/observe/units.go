@@ -9,6 +9,15 @@ import (
 	"time"
 )
 
+// Count is a number as tables have it: exact up to four digits, then three digits with an SI prefix.
+func Count(n uint64) string { return rounded(n) }
+
+// Rate is a number a second as tables have it.
+func Rate(perSecond float64) string { return rate(perSecond) }
+
+// Span is a time in seconds as tables have it: its two largest units.
+func Span(seconds float64) string { return string(span(seconds)) }
+
 // count is a number of packets and the like.
 func count(n uint64) counter { return counter{n: n} }
 

@@ -62,12 +62,16 @@ type Edge struct {
 	Segments []Segment
 	Routers  []Router
 	Ports    []Port
+	// Patterns are of names of interfaces that become ports when they appear.
+	Patterns []PortPattern
 	// Firewall is nil where ports have none.
 	Firewall *Firewall
 	// Egress is nil where nothing is translated.
 	Egress *Egress
 	// BGP is nil where nothing is told and learned by it.
 	BGP *BGP
+	// HTTP is nil where only the unix socket answers.
+	HTTP *HTTP
 }
 
 // Underlay is the plain IP network that carries the tunnels.
@@ -316,7 +320,21 @@ type Port struct {
 	// Labels are what groups of the firewall select ports by.
 	Labels map[string]string
 	Limits Limits
+	// Origin is who says that the port is there: "" is the file.
+	Origin Origin
 }
+
+// PortPattern is a pattern of names of interfaces, as in tap*.
+type PortPattern string
+
+// Origin is who says that an object is there.
+type Origin string
+
+// Origins but the file.
+const (
+	OriginLive  Origin = "live"
+	OriginAlias Origin = "alias" // of its interface
+)
 
 // PortVLAN joins one VLAN of a trunk with a segment.
 type PortVLAN struct {

@@ -239,7 +239,7 @@ func (p *Peering) Problems() []problem.Problem {
 // Watch logs problems that come and go.
 func (p *Peering) Watch() {
 	now := p.Problems()
-	alarm.LogChanges(p.o.Log, p.logged, now)
+	alarm.LogKinds(p.o.Log, p.logged, now)
 	p.logged = now
 }
 

@@ -24,6 +24,9 @@ func Want(e overlay.Edge) host.Want {
 		}
 	}
 	want := host.Want{Interfaces: interfaces, Pairs: Pairs(e)}
+	for _, p := range e.Patterns {
+		want.Patterns = append(want.Patterns, string(p))
+	}
 	for _, t := range e.Underlay.Local() {
 		want.TEPs = append(want.TEPs, t.Addr)
 	}

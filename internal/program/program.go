@@ -14,8 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"time"
 )
 
@@ -28,47 +26,6 @@ const (
 // LabCommand is what selvage-lab is called (its first argument) when it was typed as a command of
 // selvage, so that its help and its errors say what to type.
 const LabCommand = "selvage lab"
-
-// Release is set by the linker in a release; else the build's own version is used.
-var Release string
-
-// Version is this program's.
-func Version() string {
-	if Release != "" {
-		return Release
-	}
-	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
-		return build.Main.Version
-	}
-	return "(devel)"
-}
-
-// Line is what a program of this build and of that name prints for --version: its version, and
-// what it was built from and with.
-func Line(name string) string {
-	return fmt.Sprintf("%s %s (%s%s, %s/%s)", name, Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// commit is the beginning of the commit's hash and ", ", or "" when the build does not know it.
-func commit() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	hash, modified := "", ""
-	for _, s := range build.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			hash = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " modified"
-		}
-	}
-	if hash == "" {
-		return ""
-	}
-	return "commit " + hash + modified + ", "
-}
 
 // Path is the program of a name beside this one, or else in $PATH.
 func Path(name string) (string, error) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/event"
 )
 
 const (
@@ -101,6 +103,9 @@ func (l *link) detach(s *session, why error) {
 	if l.now == s {
 		l.now = nil
 		l.state.Connected, l.state.Since = false, time.Now()
+		if l.ctx.Err() == nil {
+			s.r.Log.Warn("sessions are not replicated any more", event.Is(event.SyncDown), "gateway", l.Remote, "port", l.Port, "why", fmt.Sprint(why))
+		}
 		l.explain(why)
 	}
 }

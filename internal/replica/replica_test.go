@@ -414,7 +414,7 @@ func FuzzConversation(f *testing.F) {
 		}()
 		store := newTable()
 		r := &Replicator{Options: Options{Format: Format{testLen, 1}, Store: store, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1)}
-		l := &link{Link: Link{Local: loopback(2), Remote: loopback(1)}}
+		l := &link{Link: Link{Local: loopback(2), Remote: loopback(1)}, ctx: t.Context()}
 		if err := r.connect(t.Context(), l, near, true); err == nil {
 			t.Error("a connection ended without a reason")
 		}

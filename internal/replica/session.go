@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/selvage/selvage/internal/event"
 )
 
 const (
@@ -249,6 +251,7 @@ func (s *session) obey(k kind, payload []byte) error {
 	case kindPut, kindDelete:
 	case kindSynced:
 		if !s.synced.Swap(true) {
+			s.r.Log.Info("sessions of the other gateway are here", event.Is(event.SyncUp), "gateway", s.link.Remote, "port", s.link.Port)
 			s.r.notify()
 		}
 		return nil

@@ -272,6 +272,11 @@ func (h simHost) Observe(host.Want) (host.State, error) {
 	return s, nil
 }
 
+func (h simHost) Links([]string) (map[string]host.Link, error) {
+	s, err := h.Observe(host.Want{})
+	return s.Links, err
+}
+
 func (h simHost) Ensure(want host.Desired) error {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()

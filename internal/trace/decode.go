@@ -41,6 +41,20 @@ func Summary(frame []byte) string {
 	return f.ethernet() + ": " + f.packet()
 }
 
+// Source is who sent a frame: an IP address, or else a MAC address; "" of what is no frame.
+func Source(frame []byte) string {
+	f, ok := parse(frame)
+	switch {
+	case !ok:
+		return ""
+	case f.ip:
+		return f.addrs[0].String()
+	case f.etherType == typeARP && len(f.payload) >= arpLen:
+		return netip.AddrFrom4([4]byte(f.payload[14:18])).String()
+	}
+	return f.src.String()
+}
+
 // frame is what parse found; slices end where the frame or the packet does.
 type frame struct {
 	dst, src  overlay.MAC

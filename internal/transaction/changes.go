@@ -10,7 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/apiserver"
-	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/revision"
 )
@@ -45,7 +45,32 @@ func (c Changes) Apply(ctx context.Context, r revision.Revision, dryRun bool, co
 		}
 		defer c.t.turn.pass()
 	}
-	return c.applySource(r.Source, r, dryRun, confirm)
+	info, err := c.applySource(ctx, r, dryRun, confirm)
+	if !dryRun {
+		c.t.count(err)
+	}
+	return info, err
+}
+
+// Reload implements apiserver.Transactions.
+func (c Changes) Reload(ctx context.Context, by string, dryRun bool) (api.ApplyInfo, error) {
+	if err := c.t.turn.take(ctx, c.t.loop.Ended()); err != nil {
+		return api.ApplyInfo{}, err
+	}
+	defer c.t.turn.pass()
+	next, err := c.t.readFile(by)
+	if err != nil {
+		if !dryRun {
+			c.t.count(err)
+			c.refused(ctx, revision.Revision{Path: c.t.o.Path, What: reloadWord}, err)
+		}
+		return api.ApplyInfo{}, api.BadRequest{Err: fmt.Errorf("the file is not taken, the configuration before stays in force:\n%w", err)}
+	}
+	info, err := c.propose(ctx, next, dryRun, 0)
+	if !dryRun {
+		c.t.count(err)
+	}
+	return info, err
 }
 
 // Rollback implements apiserver.Transactions.
@@ -54,12 +79,14 @@ func (c Changes) Rollback(ctx context.Context, id int, by string) (api.ApplyInfo
 		return api.ApplyInfo{}, err
 	}
 	defer c.t.turn.pass()
-	return c.rollback(id, by)
+	info, err := c.rollback(ctx, id, by)
+	c.t.count(err)
+	return info, err
 }
 
 // Confirm implements apiserver.Transactions.
-func (c Changes) Confirm() (api.RevisionInfo, error) {
-	if err := c.inLoop(c.t.confirm); err != nil {
+func (c Changes) Confirm(ctx context.Context) (api.RevisionInfo, error) {
+	if err := c.inLoop(func() error { return c.t.confirm(ctx) }); err != nil {
 		return api.RevisionInfo{}, api.BadRequest{Err: err}
 	}
 	return c.Info(c.t.current().Revision), nil
@@ -80,10 +107,10 @@ func (c Changes) Info(r revision.Revision) api.RevisionInfo {
 
 // rollback goes back to a revision; while one waits for its confirmation, 0 is the one before it.
 // The caller has the turn.
-func (c Changes) rollback(id int, by string) (api.ApplyInfo, error) {
+func (c Changes) rollback(ctx context.Context, id int, by string) (api.ApplyInfo, error) {
 	waits := c.t.waiting()
 	if waits != nil && id == 0 {
-		return c.goBackNow(waits, by)
+		return c.goBackNow(ctx, waits, by)
 	}
 	r, err := c.t.earlier(id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,15 +120,15 @@ func (c Changes) rollback(id int, by string) (api.ApplyInfo, error) {
 		return api.ApplyInfo{}, err
 	}
 	if waits != nil {
-		if _, err := c.goBackNow(waits, by); err != nil {
+		if _, err := c.goBackNow(ctx, waits, by); err != nil {
 			return api.ApplyInfo{}, err
 		}
 	}
-	return c.applySource(r.Source, revision.Revision{By: by, What: rollbackWord + strconv.Itoa(r.ID), Path: r.Path, Source: r.Source}, false, 0)
+	return c.applySource(ctx, revision.Revision{By: by, What: rollbackWord + strconv.Itoa(r.ID), Path: r.Path, Source: r.Source}, false, 0)
 }
 
 // goBackNow goes back from a configuration that waits for its confirmation.
-func (c Changes) goBackNow(waits *awaited, by string) (api.ApplyInfo, error) {
+func (c Changes) goBackNow(ctx context.Context, waits *awaited, by string) (api.ApplyInfo, error) {
 	info, err := c.difference(c.t.current(), waits.back)
 	if err == nil {
 		err = c.inLoop(func() error {
@@ -114,25 +141,25 @@ func (c Changes) goBackNow(waits *awaited, by string) (api.ApplyInfo, error) {
 	if err != nil {
 		return api.ApplyInfo{}, fmt.Errorf("revision %d is in force still: %w", waits.id, err)
 	}
+	c.t.o.Log.InfoContext(ctx, "the configuration went back", event.Is(event.ConfigRolledBack), "from", waits.id, "revision", c.t.current().Revision.ID)
 	return c.applied(info), nil
 }
 
-// applySource says what another configuration changes, and has it come into force unless that
-// is all that is asked.
-func (c Changes) applySource(source config.Source, r revision.Revision, dryRun bool, confirm time.Duration) (api.ApplyInfo, error) {
-	config, err := c.t.o.Parse(source)
-	if err == nil {
-		err = c.t.sameName(config, source.Path)
-	}
+// applySource reads another configuration and brings it into force, unless only what it changes is asked.
+func (c Changes) applySource(ctx context.Context, r revision.Revision, dryRun bool, confirm time.Duration) (api.ApplyInfo, error) {
+	next, err := c.parse(c.t.current(), r)
 	if err != nil {
+		if !dryRun {
+			c.refused(ctx, r, err)
+		}
 		return api.ApplyInfo{}, api.BadRequest{Err: err}
 	}
-	was := c.t.current()
-	next, err := compile(was, config, r)
-	if err != nil {
-		return api.ApplyInfo{}, api.BadRequest{Err: err}
-	}
-	info, err := c.difference(was, next)
+	return c.propose(ctx, next, dryRun, confirm)
+}
+
+// propose says what a configuration changes, and has it come into force unless that is all that is asked.
+func (c Changes) propose(ctx context.Context, next Candidate, dryRun bool, confirm time.Duration) (api.ApplyInfo, error) {
+	info, err := c.difference(c.t.current(), next)
 	if err != nil {
 		return info, err
 	}
@@ -141,10 +168,33 @@ func (c Changes) applySource(source config.Source, r revision.Revision, dryRun b
 		return info, nil
 	}
 	if err := c.inLoop(func() error { return c.t.transact(next, confirm) }); err != nil {
+		c.refused(ctx, next.Revision, err)
 		return info, fmt.Errorf("the configuration is not in force, the one before is: %w", err)
 	}
-	c.t.o.Log.Info("configuration applied", "by", r.By, "changes", len(info.Changes)+info.Omitted)
+	kind := event.ConfigApplied
+	if isRollback(next.Revision) {
+		kind = event.ConfigRolledBack
+	}
+	c.t.o.Log.InfoContext(ctx, "configuration applied", event.Is(kind), "revision", c.t.current().Revision.ID, "what", next.What, "changes", len(info.Changes)+info.Omitted)
 	return c.applied(info), nil
+}
+
+// parse reads and compiles the text of a revision.
+func (c Changes) parse(was Candidate, r revision.Revision) (Candidate, error) {
+	config, source, err := c.t.o.Parse(r.Source)
+	r.Source = source
+	if err == nil {
+		err = c.t.sameName(config, source.Path)
+	}
+	if err != nil {
+		return Candidate{}, err
+	}
+	return compile(was, config, r)
+}
+
+// refused tells of a configuration that did not come into force.
+func (c Changes) refused(ctx context.Context, r revision.Revision, err error) {
+	c.t.o.Log.WarnContext(ctx, "configuration refused: the one before is in force", event.Is(event.ConfigRefused), "path", r.Path, "what", r.What, "err", err)
 }
 
 // applied completes an answer when its configuration is in force.

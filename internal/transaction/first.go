@@ -20,7 +20,7 @@ func First(o Options) (first Candidate, broken, err error) {
 		broken = o.unconfirmed(edge.Name, source)
 	}
 	if err == nil && broken == nil {
-		first, err = compile(Candidate{}, edge, revision.Revision{What: startWord, Path: o.Path, Source: source})
+		first, err = o.start(edge, revision.Revision{What: startWord, Path: o.Path, Source: source})
 		if err == nil {
 			return first, nil, nil
 		}
@@ -29,9 +29,10 @@ func First(o Options) (first Candidate, broken, err error) {
 	if none != nil {
 		return Candidate{}, nil, cmp.Or(err, broken)
 	}
-	good, unreadable := o.Parse(last.Source)
+	good, read, unreadable := o.Parse(last.Source)
 	if unreadable == nil {
-		first, unreadable = compile(Candidate{}, good, last)
+		last.Source = read
+		first, unreadable = o.start(good, last)
 	}
 	if unreadable != nil {
 		return Candidate{}, nil, cmp.Or(err, broken)

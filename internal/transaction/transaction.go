@@ -19,6 +19,8 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/event"
+	"github.com/selvage/selvage/internal/live"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
@@ -39,9 +41,13 @@ var ErrStopping = errors.New("the edge is stopping")
 
 // Candidate is a configuration that has been read and compiled, and may come into force.
 type Candidate struct {
-	Edge     overlay.Edge
+	Edge     overlay.Edge // with its live objects
 	Policies plan.Policies
 	revision.Revision
+
+	live  live.Set
+	alias config.Aliased   // ports by patterns and aliases of interfaces
+	left  map[string]error // live objects that do not fit, by label
 }
 
 // Edge is what configurations come into force in. All but LeftOut and Effects is called by the goroutine of its loop.
@@ -51,6 +57,8 @@ type Edge interface {
 	// Take has a configuration be the one that is wanted, and applies it as far as it can be. An error says that
 	// nothing of it was written.
 	Take(next overlay.Edge, policies plan.Policies) error
+	// Adjust is Take where live objects alone are others than before: it may look at less of the host.
+	Adjust(next overlay.Edge, policies plan.Policies) error
 	// LeftOut is what of the tables in force could not be written.
 	LeftOut() error
 	// Effects are what becomes of what runs when next follows was.
@@ -68,12 +76,32 @@ type Loop interface {
 // Options are what transactions need besides an edge.
 type Options struct {
 	Path     string // of the file of the configuration
-	StateDir string // of the revisions
-	Load     func(path string) (overlay.Edge, config.Source, error)
-	Parse    func(config.Source) (overlay.Edge, error)
-	Log      *slog.Logger
+	StateDir string // of the revisions, and of live objects that outlast a reboot
+	// RuntimeDir is of live objects that do not.
+	RuntimeDir string
+	Load       func(path string) (overlay.Edge, config.Source, error)
+	Parse      func(config.Source) (overlay.Edge, config.Source, error) // which it returns as it was read
+	Log        *slog.Logger
 	// Report keeps an error as a problem until it is called with nil.
 	Report func(what string, err error)
+	// Changing is told of each change that begins, and what it returns when that has ended, well or not.
+	Changing func() (end func())
+	Counter  Counter // nil: nobody counts
+}
+
+// Counter counts what becomes of configurations.
+type Counter interface {
+	// Configured counts one that was to come into force; an error is why it did not.
+	Configured(at time.Time, err error)
+	// Revision is of the one in force.
+	Revision(id int)
+}
+
+// count counts a configuration that was to come into force.
+func (t *Transactions) count(err error) {
+	if t.o.Counter != nil && !errors.Is(err, ErrStopping) {
+		t.o.Counter.Configured(time.Now(), err)
+	}
 }
 
 // Transactions bring configurations into force. But for reading and compiling them all is done by the goroutine of the
@@ -89,6 +117,7 @@ type Transactions struct {
 
 	turn                   turn // one configuration is read at a time
 	reloading, reloadAgain bool
+	aliases                following
 	reloadConfirmed        bool // a reload found that the configuration waits for its confirmation
 }
 
@@ -119,10 +148,20 @@ type awaited struct {
 	timer *time.Timer
 }
 
-// compile compiles a configuration. Policies that are the same as was's need not be.
+// compile adds the live objects of was to a configuration, and compiles it. Policies that are the same as was's need not be.
 func compile(was Candidate, next overlay.Edge, r revision.Revision) (Candidate, error) {
-	policies, err := plan.CompilePolicies(was.Edge, was.Policies, next)
-	return Candidate{next, policies, r}, err
+	c := Candidate{Edge: next, Revision: r, live: was.live, alias: was.alias}
+	if err := c.join(was.left); err != nil {
+		return c, err
+	}
+	return c.compile(was)
+}
+
+// compile compiles the policies of a candidate that is to follow was.
+func (c Candidate) compile(was Candidate) (Candidate, error) {
+	policies, err := plan.CompilePolicies(was.Edge, was.Policies, c.Edge)
+	c.Policies = policies
+	return c, err
 }
 
 // sameName refuses the configuration of another edge.
@@ -146,13 +185,13 @@ func (t *Transactions) Reload() {
 			return
 		}
 		defer t.turn.pass()
-		c, err := t.readFile()
+		c, err := t.readFile("signal")
 		_ = t.loop.Do(func() { t.reloaded(c, err) }) // an edge that stops reloads no more
 	}()
 }
 
-// readFile reads and compiles the file of the configuration.
-func (t *Transactions) readFile() (Candidate, error) {
+// readFile reads and compiles the file of the configuration, for who asked.
+func (t *Transactions) readFile(by string) (Candidate, error) {
 	was := t.current()
 	next, source, err := t.o.Load(t.o.Path)
 	if err == nil {
@@ -161,7 +200,7 @@ func (t *Transactions) readFile() (Candidate, error) {
 	if err != nil {
 		return Candidate{}, err
 	}
-	return compile(was, next, revision.Revision{By: "signal", What: reloadWord, Path: t.o.Path, Source: source})
+	return compile(was, next, revision.Revision{By: by, What: reloadWord, Path: t.o.Path, Source: source})
 }
 
 // reloaded ends a reload in the loop.
@@ -169,10 +208,14 @@ func (t *Transactions) reloaded(next Candidate, err error) {
 	if err == nil {
 		err = t.transact(next, 0)
 	}
+	t.count(err)
 	t.o.Report(ReloadConfiguration, err)
-	if err == nil {
+	asked := event.WithActor(context.Background(), event.Actor{How: event.BySignal})
+	if err != nil {
+		t.o.Log.WarnContext(asked, "configuration refused: the one before is in force", event.Is(event.ConfigRefused), "path", t.o.Path, "what", reloadWord)
+	} else {
 		// Not before: who waits for this line finds the data path as the file has it.
-		t.o.Log.Info("configuration reloaded", "segments", len(next.Edge.Segments), "ports", len(next.Edge.Ports))
+		t.o.Log.InfoContext(asked, "configuration reloaded", event.Is(event.ConfigApplied), "revision", t.current().Revision.ID, "segments", len(next.Edge.Segments), "ports", len(next.Edge.Ports))
 	}
 	t.reloading, t.reloadConfirmed = false, t.awaited != nil
 	if t.reloadAgain {
@@ -189,18 +232,9 @@ func (t *Transactions) transact(next Candidate, confirm time.Duration) error {
 		return fmt.Errorf("revision %d waits for selvage confirm until %s: confirm it, or go back by selvage rollback",
 			t.awaited.id, t.awaited.until.UTC().Format(time.TimeOnly))
 	}
-	if err := t.edge.Reopen(next.Edge); err != nil {
-		return err
-	}
-	before := t.edge.LeftOut()
 	next.When = time.Now()
-	failed := t.take(next)
-	if before == nil { // else it may be what frees the room that lacked
-		failed = cmp.Or(failed, t.edge.LeftOut())
-	}
-	if failed != nil {
-		t.rollBack(was)
-		return failed
+	if err := t.bring(next, t.take); err != nil {
+		return err
 	}
 	t.noteVersion(next.Edge)
 	if next.Path == t.o.Path {
@@ -214,6 +248,26 @@ func (t *Transactions) transact(next Candidate, confirm time.Duration) error {
 	}
 	FreeMemory(was.Edge, next.Edge)
 	return nil
+}
+
+// bring has a configuration be in force whole, or leaves the one before in force. Of the loop alone.
+func (t *Transactions) bring(next Candidate, take func(Candidate) error) error {
+	if t.o.Changing != nil {
+		defer t.o.Changing()()
+	}
+	was := t.current()
+	if err := t.edge.Reopen(next.Edge); err != nil {
+		return err
+	}
+	before := t.edge.LeftOut()
+	failed := take(next)
+	if before == nil { // else it may be what frees the room that lacked
+		failed = cmp.Or(failed, t.edge.LeftOut())
+	}
+	if failed != nil {
+		t.rollBack(was)
+	}
+	return failed
 }
 
 // noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
@@ -235,6 +289,14 @@ func (t *Transactions) take(next Candidate) error {
 	return t.edge.Take(next.Edge, next.Policies)
 }
 
+// adjust is take where live objects alone are others than before.
+func (t *Transactions) adjust(next Candidate) error {
+	t.mu.Lock()
+	t.inForce = next
+	t.mu.Unlock()
+	return t.edge.Adjust(next.Edge, next.Policies)
+}
+
 // rollBack takes the previous configuration again, as the tables of another one could not be
 // applied.
 func (t *Transactions) rollBack(was Candidate) {
@@ -245,6 +307,7 @@ func (t *Transactions) rollBack(was Candidate) {
 // KeepFirst writes down what the edge was started with, unless it is a revision already.
 func (t *Transactions) KeepFirst(started time.Time) {
 	first := t.current().Revision
+	t.count(nil)
 	if first.When.IsZero() {
 		first.When, first.By = started, "edge"
 		t.keep(first, false)
@@ -292,6 +355,9 @@ func (t *Transactions) setInForce(r revision.Revision) {
 	t.mu.Lock()
 	t.inForce.Revision = r
 	t.mu.Unlock()
+	if t.o.Counter != nil {
+		t.o.Counter.Revision(r.ID)
+	}
 }
 
 // await has a configuration go back, unless it is confirmed.
@@ -299,7 +365,7 @@ func (t *Transactions) await(was Candidate, within time.Duration) {
 	a := &awaited{id: t.inForce.ID, until: time.Now().Add(within), back: was}
 	a.timer = time.AfterFunc(within, func() { _ = t.loop.Do(func() { t.lapse(a) }) }) // a start knows that nobody confirmed
 	t.setAwaited(a)
-	t.o.Log.Info("the configuration goes back unless it is confirmed", "revision", a.id, "within", within)
+	t.o.Log.Info("the configuration goes back unless it is confirmed", event.Is(event.ConfigAwaits), "revision", a.id, "within", within)
 }
 
 func (t *Transactions) setAwaited(a *awaited) {
@@ -313,8 +379,11 @@ func (t *Transactions) lapse(a *awaited) {
 	if t.awaited != a {
 		return
 	}
-	t.o.Log.Warn("nobody confirmed the configuration, it goes back", "revision", a.id)
-	t.o.Report(goBackByItself, t.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout"))
+	t.o.Log.WarnContext(event.WithActor(context.Background(), event.Actor{How: event.ByEdge}),
+		"nobody confirmed the configuration, it goes back", event.Is(event.ConfigRolledBack), "revision", a.id)
+	err := t.goBack(fmt.Sprintf("revision %d was not confirmed", a.id), "timeout")
+	t.count(err)
+	t.o.Report(goBackByItself, err)
 }
 
 // goBack ends the wait for a confirmation with the configuration before.
@@ -324,12 +393,15 @@ func (t *Transactions) goBack(what, by string) error {
 	t.setAwaited(nil)
 	t.reloadConfirmed = false
 	back := a.back
+	if err := back.follow(t.current()); err != nil {
+		return err
+	}
 	back.What, back.By = what, by
 	return t.transact(back, 0)
 }
 
 // confirm has the configuration stay that is waiting for it.
-func (t *Transactions) confirm() error {
+func (t *Transactions) confirm(ctx context.Context) error {
 	a := t.awaited
 	if a == nil {
 		return errors.New("no configuration waits for a confirmation")
@@ -344,7 +416,7 @@ func (t *Transactions) confirm() error {
 		err = store.Confirm(a.id)
 	}
 	t.o.Report(KeepRevisions, err)
-	t.o.Log.Info("the configuration is confirmed", "revision", a.id)
+	t.o.Log.InfoContext(ctx, "the configuration is confirmed", event.Is(event.ConfigConfirmed), "revision", a.id)
 	if t.reloadConfirmed {
 		t.reloadConfirmed = false
 		t.Reload()
@@ -383,6 +455,7 @@ func (t *Transactions) Problems() (list []problem.Problem) {
 	if a := t.awaited; a != nil {
 		list = append(list, problem.Warning("revision %d goes back by itself at %s: selvage confirm has it stay", a.id, a.until.UTC().Format(time.TimeOnly)))
 	}
+	list = append(list, t.inForce.problems()...)
 	switch {
 	case isRollback(t.inForce.Revision) && t.inForce.Path == t.o.Path:
 		list = append(list, problem.Note("revision %d is in force, a %s: a restart takes %s as it is: mend it, then selvage apply %s",

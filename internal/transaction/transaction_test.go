@@ -43,6 +43,8 @@ func (e *edge) Take(next overlay.Edge, _ plan.Policies) error {
 	return nil
 }
 
+func (e *edge) Adjust(next overlay.Edge, p plan.Policies) error { return e.Take(next, p) }
+
 func (e *edge) LeftOut() error {
 	if len(e.took) > 0 && e.took[len(e.took)-1] == e.partial {
 		return errFake
@@ -72,7 +74,9 @@ func of(segments int) Candidate {
 func start(t *testing.T, e *edge, faults map[string]error) *Transactions {
 	o := Options{
 		Path: "a.yaml", StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Report: func(what string, err error) { faults[what] = err },
-		Parse: func(s config.Source) (overlay.Edge, error) { return of(len(s.Files[0].Text)).Edge, nil },
+		Parse: func(s config.Source) (overlay.Edge, config.Source, error) {
+			return of(len(s.Files[0].Text)).Edge, s, nil
+		},
 	}
 	tr := New(o, e, here{}, of(1))
 	tr.KeepFirst(time.Now())
@@ -129,7 +133,7 @@ func TestUnconfirmed(t *testing.T) {
 		if err := tr.transact(of(3), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tr.Changes().Confirm(); err != nil {
+		if _, err := tr.Changes().Confirm(t.Context()); err != nil {
 			t.Error(err)
 		}
 		<-time.After(2 * time.Minute)
@@ -137,7 +141,7 @@ func TestUnconfirmed(t *testing.T) {
 		if !slices.Equal(e.took, []int{2, 1, 3}) || err != nil || len(list) != 4 || list[0].Unconfirmed {
 			t.Errorf("took %v, history %+v, %v", e.took, list, err)
 		}
-		if _, err := tr.Changes().Confirm(); err == nil {
+		if _, err := tr.Changes().Confirm(t.Context()); err == nil {
 			t.Error("nothing waits, and is confirmed")
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type Steered struct {
 	Came     gateway.Announcement
 	Moved    bool              // this edge answers for other addresses than before
+	Changed  bool              // packets take other paths or gateways than before
 	Was, Now []problem.Problem // of paths and gateways
 	Err      error
 	Failed   bool // the time before
@@ -41,6 +43,7 @@ func (w *Writer) steer() (s Steered) {
 	came, err := w.role.Move(w.facts(v.Snapshot), steering{w}, time.Now()) // first: of these more depends than of paths
 	next := w.planPaths(v.Snapshot, v.paths)
 	err = errors.Join(err, v.reroute(next.PathPolicies))
+	before := v.paths.PathPolicies
 	steered := v.dp.Paths.Steer(plan.PathSelection(v.Edge, next.PathPolicies))
 	if steered == nil {
 		v.paths = next
@@ -49,6 +52,7 @@ func (w *Writer) steer() (s Steered) {
 	s.Came, s.Err = came, errors.Join(err, steered, w.steerOutgoing())
 	w.failed = s.Err != nil
 	s.Now, s.Moved = slices.Concat(v.paths.Problems, w.role.Problems()), !maps.Equal(owned, w.role.Owned())
+	s.Changed = steered == nil && (s.Moved || !reflect.DeepEqual(next.PathPolicies, before))
 	return s
 }
 

@@ -261,6 +261,22 @@ const (
 	guestsGlobalCounterGLOBAL_MAX        guestsGlobalCounter = 3
 )
 
+type guestsHostWork struct {
+	_         structs.HostLayout
+	Mac       guestsFdbKey
+	_         [4]byte
+	Entry     guestsFdbEntry
+	Addr      guestsNeighbourKey
+	_         [4]byte
+	Neighbour guestsNeighbour
+	Noted     guestsLimitEntry
+	Events    struct {
+		_        structs.HostLayout
+		Tokens   uint64
+		FilledNs uint64
+	}
+}
+
 type guestsLimitEntry struct {
 	_   structs.HostLayout
 	Key [20]uint32
@@ -281,9 +297,17 @@ type guestsLimitUsage struct {
 		Newest uint32
 		Oldest uint32
 	}
-	_        [4]byte
-	Buckets  [9]guestsTokenBucket
-	Shares   [3]guestsTokenBucket
+	_       [4]byte
+	Buckets [9]struct {
+		_        structs.HostLayout
+		Tokens   uint64
+		FilledNs uint64
+	}
+	Shares [3]struct {
+		_        structs.HostLayout
+		Tokens   uint64
+		FilledNs uint64
+	}
 	Exceeded [7]uint64
 	Limited  [9]uint64
 	LogLost  uint32
@@ -321,6 +345,101 @@ type guestsMemberKey struct {
 	_       structs.HostLayout
 	Segment uint32
 	Index   uint32
+}
+
+type guestsMonitorCore struct {
+	_      structs.HostLayout
+	Counts [4]struct {
+		_          structs.HostLayout
+		Matched    [128]uint64
+		SampledOut uint64
+		Limited    uint64
+		Lost       uint64
+		Cut        uint64
+		Id         uint64
+		Window     uint64
+		Left       uint32
+		Sample     uint32
+	}
+	Event struct {
+		_           structs.HostLayout
+		Ns          uint64
+		Packet      uint64
+		Origin      guestsAddr
+		Translation struct {
+			_     structs.HostLayout
+			Src   guestsAddr
+			Dst   guestsAddr
+			Sport uint16
+			Dport uint16
+			Pad   uint32
+		}
+		Reason    guestsReason
+		Rule      uint32
+		RuleVport uint32
+		In        uint32
+		Out       uint32
+		Ifindex   uint32
+		Vni       uint32
+		Len       uint32
+		Captured  uint32
+		GsoSize   uint32
+		Tag       uint32
+		Segment   uint16
+		ToSegment uint16
+		Inner     uint16
+		Gateway   uint16
+		Point     uint8
+		Action    uint8
+		Slow      uint8
+		Flags     uint8
+		First     bool
+		Decided   bool
+		Cached    bool
+		Xdp       bool
+		Pad       uint32
+		Bytes     [9216]uint8
+	}
+}
+
+type guestsMonitorTable struct {
+	_     structs.HostLayout
+	Wants struct {
+		_         structs.HostLayout
+		Drops     uint32
+		Forwarded uint32
+		Originals uint32
+		Snaplen   uint32
+	}
+	Sessions [4]struct {
+		_       structs.HostLayout
+		Id      uint64
+		UntilNs uint64
+		Tokens  uint32
+		Snaplen uint32
+		Sample  uint32
+		Points  uint32
+		Filter  struct {
+			_         structs.HostLayout
+			Tests     uint8
+			Proto     uint8
+			Proto2    uint8
+			AnyProto  uint8
+			Ethertype uint16
+			Sport     uint16
+			Dport     uint16
+			Segment   uint16
+			Ifindex   uint32
+			Vport     uint32
+			Pad       uint32
+			Reasons   [4]uint64
+			Src       guestsAddr
+			SrcMask   guestsAddr
+			Dst       guestsAddr
+			DstMask   guestsAddr
+			Remotes   [8]guestsAddr
+		}
+	}
 }
 
 type guestsNatHostCount struct {
@@ -609,12 +728,6 @@ type guestsStamped struct {
 	Lost uint32
 }
 
-type guestsTokenBucket struct {
-	_        structs.HostLayout
-	Tokens   uint64
-	FilledNs uint64
-}
-
 type guestsTraceStep struct {
 	_     structs.HostLayout
 	Stage uint32
@@ -702,15 +815,17 @@ const (
 	guestsMapFollowed          = "followed"
 	guestsMapFragments         = "fragments"
 	guestsMapGlobalCounters    = "global_counters"
-	guestsMapHostEventBuckets  = "host_event_buckets"
 	guestsMapHostEvents        = "host_events"
+	guestsMapHostWorks         = "host_works"
 	guestsMapKnownOptions      = "known_options"
 	guestsMapLimitEntries      = "limit_entries"
 	guestsMapLimitLargest      = "limit_largest"
-	guestsMapLimitWorks        = "limit_works"
 	guestsMapLocalAddrs        = "local_addrs"
 	guestsMapLogs              = "logs"
 	guestsMapMembers           = "members"
+	guestsMapMonitorCores      = "monitor_cores"
+	guestsMapMonitorRings      = "monitor_rings"
+	guestsMapMonitors          = "monitors"
 	guestsMapNatEvents         = "nat_events"
 	guestsMapNatFragments      = "nat_fragments"
 	guestsMapNatHostCounts     = "nat_host_counts"
@@ -818,15 +933,17 @@ type guestsMapSpecs struct {
 	Followed          *ebpf.MapSpec `ebpf:"followed"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.MapSpec `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
+	HostWorks         *ebpf.MapSpec `ebpf:"host_works"`
 	KnownOptions      *ebpf.MapSpec `ebpf:"known_options"`
 	LimitEntries      *ebpf.MapSpec `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.MapSpec `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.MapSpec `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.MapSpec `ebpf:"local_addrs"`
 	Logs              *ebpf.MapSpec `ebpf:"logs"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
+	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -908,15 +1025,17 @@ type guestsMaps struct {
 	Followed          *ebpf.Map `ebpf:"followed"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
-	HostEventBuckets  *ebpf.Map `ebpf:"host_event_buckets"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
+	HostWorks         *ebpf.Map `ebpf:"host_works"`
 	KnownOptions      *ebpf.Map `ebpf:"known_options"`
 	LimitEntries      *ebpf.Map `ebpf:"limit_entries"`
 	LimitLargest      *ebpf.Map `ebpf:"limit_largest"`
-	LimitWorks        *ebpf.Map `ebpf:"limit_works"`
 	LocalAddrs        *ebpf.Map `ebpf:"local_addrs"`
 	Logs              *ebpf.Map `ebpf:"logs"`
 	Members           *ebpf.Map `ebpf:"members"`
+	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
+	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
+	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -973,15 +1092,17 @@ func (m *guestsMaps) Close() error {
 		m.Followed,
 		m.Fragments,
 		m.GlobalCounters,
-		m.HostEventBuckets,
 		m.HostEvents,
+		m.HostWorks,
 		m.KnownOptions,
 		m.LimitEntries,
 		m.LimitLargest,
-		m.LimitWorks,
 		m.LocalAddrs,
 		m.Logs,
 		m.Members,
+		m.MonitorCores,
+		m.MonitorRings,
+		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

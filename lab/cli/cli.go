@@ -20,6 +20,7 @@ import (
 
 	"github.com/selvage/selvage/internal/completion"
 	"github.com/selvage/selvage/internal/program"
+	"github.com/selvage/selvage/internal/share"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/measure"
@@ -73,6 +74,8 @@ func run(ctx context.Context, name string, args []string, s *streams) error {
 		args = []string{"--help"}
 	case args[0] == completion.Command:
 		return completion.Print(ctx, parser.Model, args[1:], nil, s.out)
+	case args[0] == share.Command && len(args) == 2:
+		return writeShared(args[1], parser.Model)
 	}
 	command, err := parser.Parse(args)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -82,19 +83,19 @@ func StartEdgeIn(ctx context.Context, h *topo.Host, dirs EdgeDirs, binary, name,
 	if err != nil {
 		return nil, fmt.Errorf("edge %s: %w", name, err)
 	}
-	state := filepath.Join(cmp.Or(dirs.Runtime, edgeSockets), name)
+	runtime := cmp.Or(dirs.Runtime, edgeSockets)
 	e := &Edge{
 		Name:   name,
 		Config: filepath.Join(h.Lab().Dir, name+".yaml"),
-		Socket: state + ".sock",
+		Socket: api.SocketPath(runtime, name),
 		pins:   filepath.Join(cmp.Or(dirs.Pins, edgePins), name),
 	}
-	for _, path := range []string{e.Socket, state + ".held", state + ".lock", state + ".egress", state + ".offload", e.pins} {
+	for _, path := range append(api.RuntimeFiles(runtime, name), filepath.Join(runtime, name+".lock"), e.pins) {
 		if err := h.Lab().Owns(path); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(e.Config, []byte(config), 0o644); err != nil {
+	if err := os.WriteFile(e.Config, []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("configuration of edge %s: %w", name, err)
 	}
 	// Stop ends it, not ctx, so that on Ctrl-C too it removes what it added.

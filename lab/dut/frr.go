@@ -29,9 +29,15 @@ func RouterID(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, b[len(b)-1]})
 }
 
-// FRRConfig is the text of the daemons' configuration files. The last two run only where
+// FRRConfig is the text of the daemons' configuration files. BGP and BFD run only where
 // there is some.
-type FRRConfig struct{ Zebra, BGP, BFD string }
+type FRRConfig struct {
+	Zebra, BGP, BFD string
+	// Integrated is a whole frr.conf instead, which all daemons run by, with staticd.
+	Integrated string
+	// VRFs are namespaces that are VRFs of the host (zebra -n), by their names in FRR.
+	VRFs map[string]*topo.Host
+}
 
 // FRR is FRRouting on a host. Its daemons have sockets in the lab's directory alone: none
 // listens for terminals on TCP, and nothing of the machine's own FRR is touched.
@@ -61,15 +67,21 @@ func StartFRR(ctx context.Context, h *topo.Host, config FRRConfig) (*FRR, error)
 
 // Start runs the daemons again after Stop or Kill.
 func (f *FRR) Start(ctx context.Context) error {
+	all := f.config.Integrated != ""
+	var vrfs []string
+	if len(f.config.VRFs) > 0 {
+		vrfs = []string{"-n"}
+	}
 	for _, daemon := range []struct {
 		name, config string
 		options      []string
 	}{
-		{"zebra", f.config.Zebra, nil},
+		{"zebra", f.config.Zebra, vrfs},
 		{"bfdd", f.config.BFD, []string{"--bfdctl", f.path("bfdd.ctl")}},
 		{"bgpd", f.config.BGP, nil},
+		{"staticd", "", nil},
 	} {
-		if daemon.config == "" && daemon.name != "zebra" {
+		if daemon.config == "" && daemon.name != "zebra" && !all {
 			continue
 		}
 		if err := f.start(ctx, daemon.name, daemon.config, daemon.options); err != nil {
@@ -77,7 +89,48 @@ func (f *FRR) Start(ctx context.Context) error {
 			return fmt.Errorf("FRR on %s: %w", f.host.Name, err)
 		}
 	}
+	if !all {
+		return nil
+	}
+	return f.integrate(ctx)
+}
+
+// integrate gives the daemons the whole configuration, as FRR's own service does. vtysh names the
+// line that no daemon understands.
+func (f *FRR) integrate(ctx context.Context) error {
+	file := f.path("frr.conf")
+	if err := os.WriteFile(file, []byte(f.config.Integrated), 0o644); err != nil {
+		return err
+	}
+	out, err := f.host.Output(ctx, "vtysh", "--vty_socket", f.dir, "-f", file)
+	if err == nil && bytes.Contains(out, []byte("Unknown command")) {
+		err = errors.New("it does not understand a line")
+	}
+	if err != nil {
+		f.Kill()
+		return fmt.Errorf("FRR on %s: its configuration: %w: %s", f.host.Name, err, out)
+	}
 	return nil
+}
+
+// withVRFs has a daemon see the namespaces of VRFs, and no other, where ip-netns(8) has them.
+func (f *FRR) withVRFs(argv []string) []string {
+	if len(f.config.VRFs) == 0 {
+		return argv
+	}
+	const enter = `set -e; dir=$1; shift
+mount --make-rprivate /
+mkdir -p "$dir"
+mount -t tmpfs vrfs "$dir"
+while [ "$1" != -- ]; do touch "$dir/$1"; mount --bind "$2" "$dir/$1"; shift 2; done
+shift
+mount --move "$dir" /run/netns
+exec "$@"`
+	sh := []string{"unshare", "--mount", "sh", "-c", enter, "sh", f.path("vrfs")}
+	for name, h := range f.config.VRFs {
+		sh = append(sh, name, h.Path())
+	}
+	return append(append(sh, "--"), argv...)
 }
 
 func (f *FRR) path(name string) string { return filepath.Join(f.dir, name) }
@@ -97,7 +150,7 @@ func (f *FRR) start(ctx context.Context, name, config string, options []string) 
 	}
 	argv := append([]string{program, "-f", f.path(name + ".conf"), "-i", f.path(name + ".pid"), "-z", f.path("zserv.sock"),
 		"--vty_socket", f.dir, "-P", "0", "--log", "stdout"}, options...)
-	c := f.host.Command(context.WithoutCancel(ctx), argv...) // Stop ends it
+	c := f.host.Command(context.WithoutCancel(ctx), f.withVRFs(argv)...) // Stop ends it
 	c.Log = f.path(name + ".log")
 	before, _ := os.ReadFile(c.Log) // of an earlier run
 	if err := c.Start(); err != nil {

@@ -9,27 +9,22 @@
 package redact
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/internal/pseudonym"
 	"github.com/selvage/selvage/lab/result"
 )
 
 // Redactor gives pseudonyms.
-type Redactor struct {
-	pseudonyms map[string]string // by original
-	count      map[string]int    // by kind
-	// names are the originals that are looked for as words in any text, longest first.
-	names []string
-}
+type Redactor struct{ table *pseudonym.Table }
 
 // New is one that knows no name but those that it is told.
 func New(names ...string) *Redactor {
-	r := &Redactor{pseudonyms: map[string]string{}, count: map[string]int{}}
+	r := &Redactor{pseudonym.New(isPseudonym.MatchString)}
 	for _, name := range names {
 		r.name("name", name)
 	}
@@ -38,39 +33,13 @@ func New(names ...string) *Redactor {
 
 // Originals are the pseudonyms that were given, with what they stand for: for who has to read
 // the answer, not for who gets the result.
-func (r *Redactor) Originals() map[string]string {
-	all := map[string]string{}
-	for original, pseudonym := range r.pseudonyms {
-		all[pseudonym] = original
-	}
-	return all
-}
+func (r *Redactor) Originals() map[string]string { return r.table.Originals() }
 
 // of is the pseudonym of an original: its kind and a number.
-func (r *Redactor) of(kind, original string) string {
-	if p, ok := r.pseudonyms[original]; ok {
-		return p
-	}
-	r.count[kind]++
-	p := fmt.Sprintf("%s-%d", kind, r.count[kind])
-	r.pseudonyms[original] = p
-	return p
-}
-
-// leastName is the length from which a name is looked for in texts: "a" names nobody.
-const leastName = 3
+func (r *Redactor) of(kind, original string) string { return r.table.Of(kind, original) }
 
 // name is the pseudonym of a name, which is looked for in texts from now on.
-func (r *Redactor) name(kind, original string) string {
-	if original == "" || isPseudonym.MatchString(original) {
-		return original
-	}
-	if len(original) >= leastName && !slices.Contains(r.names, original) {
-		r.names = append(r.names, original)
-		slices.SortStableFunc(r.names, func(a, b string) int { return len(b) - len(a) })
-	}
-	return r.of(kind, original)
-}
+func (r *Redactor) name(kind, original string) string { return r.table.Name(kind, original) }
 
 // isPseudonym matches what of gives.
 var isPseudonym = regexp.MustCompile(`^((gateway-)?egress-target|name|host|user|netns|target|node|file|ipv4|ipv6|mac|command|machine)-\d+$`)
@@ -240,7 +209,7 @@ func (r *Redactor) target(name string) string {
 		return name
 	}
 	if path, ok := strings.CutPrefix(name, "gateway-"); ok && strings.HasPrefix(path, "egress") && !isPseudonym.MatchString(name) {
-		r.pseudonyms[name] = "gateway-" + r.target(path)
+		r.table.Set(name, "gateway-"+r.target(path))
 	}
 	if strings.HasPrefix(name, "egress") {
 		return r.name("egress-target", name)
@@ -256,9 +225,6 @@ var (
 	hostParameter = regexp.MustCompile(`^(client|server|firewall|node|gateway|target|watch) \w+:`)
 	atHost        = regexp.MustCompile(`\b([\w.-]+)@([A-Za-z][\w.-]*)`)
 	file          = regexp.MustCompile(`(^|[\s=,;:"'(])((?:~|\.\.?)?/[^\s,;:"')]+)`)
-	mac           = regexp.MustCompile(`\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b|\b[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\b`)
-	ipv6          = regexp.MustCompile(`[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*`)
-	ipv4          = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}`)
 )
 
 // find takes up all names of a result.
@@ -324,57 +290,5 @@ func (r *Redactor) text(s string) string {
 		at := strings.IndexAny(m, "/~.")
 		return m[:at] + r.of("file", m[at:])
 	})
-	for _, name := range r.names {
-		s = replaceWord(s, name, r.pseudonyms[name])
-	}
-	s = mac.ReplaceAllStringFunc(s, func(m string) string {
-		return r.of("mac", strings.ToLower(m))
-	})
-	s = ipv6.ReplaceAllStringFunc(s, r.addressIn)
-	return ipv4.ReplaceAllStringFunc(s, r.addressIn)
-}
-
-// addressIn replaces the first address in a run of hexadecimal digits, colons and full stops: the
-// longest one that begins where a group does.
-func (r *Redactor) addressIn(m string) string {
-	for start := range len(m) {
-		if start > 0 && m[start-1] != ':' {
-			continue
-		}
-		for end := len(m); end > start+2; end-- {
-			addr, err := netip.ParseAddr(m[start:end])
-			if err != nil {
-				continue
-			}
-			kind := "ipv6"
-			if addr.Is4() {
-				kind = "ipv4"
-			}
-			return m[:start] + r.of(kind, addr.String()) + m[end:]
-		}
-	}
-	return m
-}
-
-// replaceWord replaces a name where it is no part of a longer one.
-func replaceWord(s, name, by string) string {
-	inWord := func(at int) bool {
-		return at >= 0 && at < len(s) && (s[at] == '_' || s[at] == '-' || '0' <= s[at] && s[at] <= '9' || 'a' <= s[at]|0x20 && s[at]|0x20 <= 'z')
-	}
-	var b strings.Builder
-	for from := 0; ; {
-		i := strings.Index(s[from:], name)
-		if i < 0 {
-			b.WriteString(s[from:])
-			return b.String()
-		}
-		at := from + i
-		b.WriteString(s[from:at])
-		if inWord(at-1) || inWord(at+len(name)) {
-			b.WriteString(name)
-		} else {
-			b.WriteString(by)
-		}
-		from = at + len(name)
-	}
+	return r.table.Text(s)
 }

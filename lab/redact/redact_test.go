@@ -80,12 +80,12 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%s is gone", kept)
 		}
 	}
-	host := r.pseudonyms[secrets()["what a host says of itself"]]
+	host := r.of("host", secrets()["what a host says of itself"])
 	if n := strings.Count(got, host); n != strings.Count(original, secrets()["what a host says of itself"]) || n < 4 {
 		t.Errorf("%s stands there %d times", host, n)
 	}
 	for pseudonym, original := range r.Originals() {
-		if r.pseudonyms[original] != pseudonym {
+		if r.of("", original) != pseudonym {
 			t.Errorf("%s is said to be %s", pseudonym, original)
 		}
 	}

@@ -203,7 +203,7 @@ func TestRun(t *testing.T) {
 
 func runBlock(t *testing.T, d document, b block, exit int) {
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(root+"/examples")); err != nil {
+	if err := errors.Join(os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(root+"/examples")), os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(root+"/deploy"))); err != nil {
 		t.Fatal(err)
 	}
 	commands := b.commands()

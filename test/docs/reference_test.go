@@ -54,7 +54,7 @@ func fields(schema any) map[string]bool {
 }
 
 // everywhere are flags that docs/reference/commands.md explains once.
-var everywhere = []string{"help", "version", "runtime-dir", "edge", "output", "results"}
+var everywhere = []string{"help", "version", "runtime-dir", "edge", "output", "results", "address", "token-file", "ca", "cert", "key"}
 
 // TestCommandReference checks that docs/reference/commands.md has every command with all its
 // flags: a section for each command, or one for all that it consists of.

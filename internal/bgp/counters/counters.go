@@ -20,6 +20,7 @@ type BGP struct {
 	Moved, Updates uint64 // hosts that moved; updates that were received
 	Neighbours     []Neighbour
 	Convergence    Convergence
+	Settling       bool // what a former process learned stays until the neighbours said all
 }
 
 // Neighbour is what is counted of one neighbour.
@@ -28,6 +29,7 @@ type Neighbour struct {
 	Established bool
 	Flaps       uint32 // sessions that were lost
 	Overflows   uint64 // sessions that this edge ended, as too many updates waited
+	Malformed   uint64 // routes that could not be understood
 	Families    []Family
 }
 

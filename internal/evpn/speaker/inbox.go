@@ -8,8 +8,8 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 )
 
-// event is something that GoBGP tells: one of its fields.
-type event struct {
+// told is something that GoBGP tells: one of its fields.
+type told struct {
 	paths []*apiutil.Path // received, of one neighbour
 	end   *apiutil.Path   // End-of-RIB
 	peer  *apiutil.WatchEventMessage_PeerEvent
@@ -19,7 +19,7 @@ type event struct {
 // inbox is what waits for the speaker's goroutine: events, in their order, and errands of
 // others, who do not wait for them.
 type inbox struct {
-	events chan event
+	events chan told
 	wake   chan struct{}
 	queue  *queue
 }
@@ -30,11 +30,11 @@ type queue struct {
 }
 
 func newInbox() inbox {
-	return inbox{make(chan event, 256), make(chan struct{}, 1), &queue{}}
+	return inbox{make(chan told, 256), make(chan struct{}, 1), &queue{}}
 }
 
 // put waits for room.
-func (i inbox) put(ctx context.Context, e event) {
+func (i inbox) put(ctx context.Context, e told) {
 	select {
 	case i.events <- e:
 	case <-ctx.Done():

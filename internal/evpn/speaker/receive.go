@@ -12,6 +12,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -67,7 +68,7 @@ func (s *Speaker) run(ctx context.Context) {
 }
 
 // take takes in an event. What it has to tell goes before what the next one has.
-func (s *Speaker) take(b *batch, e event) {
+func (s *Speaker) take(b *batch, e told) {
 	if e.paths != nil {
 		b.add(s.sessions.received(e.paths))
 		if len(b.updates) >= batchMost {
@@ -146,7 +147,7 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 	r, err := in.read(p, mended)
 	if err != nil && !errors.Is(err, errUnused) {
 		in.neighbour.report.misread()
-		in.relay.advertise(slog.LevelWarn, "malformed route is not used", "neighbour", in.name, "route", nlriString(p.Nlri), "why", err)
+		in.relay.advertise(slog.LevelWarn, "malformed route is not used", event.Is(event.BGPMalformed), "neighbour", in.name, "route", nlriString(p.Nlri), "why", err)
 	}
 	if r.Type == evpn.Unicast {
 		if !r.Prefix.IsValid() {

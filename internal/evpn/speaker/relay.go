@@ -12,6 +12,7 @@ import (
 
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -23,6 +24,7 @@ type relay struct {
 	mu      sync.Mutex
 	reports map[netip.Addr]*report
 	budget  budget
+	ups     budget      // of sessions that come up and end: no nonsense of another neighbour hides those
 	closed  atomic.Bool // what GoBGP says while it ends is for nobody
 }
 
@@ -73,8 +75,17 @@ func (r *relay) remove(addr netip.Addr) {
 
 // advertise logs within a budget: a neighbour that sends nonsense must not fill a disk.
 func (r *relay) advertise(level slog.Level, what string, args ...any) {
+	r.within(&r.budget, level, what, args)
+}
+
+// session logs that one came up or ended.
+func (r *relay) session(level slog.Level, what string, args ...any) {
+	r.within(&r.ups, level, what, args)
+}
+
+func (r *relay) within(b *budget, level slog.Level, what string, args []any) {
 	r.mu.Lock()
-	spare, lost := r.budget.take(time.Now())
+	spare, lost := b.take(time.Now())
 	r.mu.Unlock()
 	if lost != 0 {
 		args = append(args, "unsaid", lost)
@@ -260,7 +271,7 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 			break
 		}
 		h.of.misread()
-		h.relay.advertise(slog.LevelWarn, "malformed routes are taken as withdrawn", "neighbour", conf.Name, "why", why)
+		h.relay.advertise(slog.LevelWarn, "malformed routes are taken as withdrawn", event.Is(event.BGPMalformed), "neighbour", conf.Name, "why", why)
 	case receivedUpdate:
 		h.mend(conf, attrs["path_attributes"])
 	case malformedUpdate, malformedMessage, malformedHeader:
@@ -288,10 +299,12 @@ func (h handler) notified(conf overlay.BGPNeighbour, code, subCode uint8, attrs 
 func (h handler) limit(conf overlay.BGPNeighbour, attrs map[string]slog.Value) {
 	family := attrs["Family"].String()
 	if _, warning := attrs["Pct"]; warning {
-		h.relay.advertise(slog.LevelWarn, "neighbour advertises nearly as many prefixes as it may", "neighbour", conf.Name,
+		h.relay.advertise(slog.LevelWarn, "neighbour advertises nearly as many prefixes as it may", event.Is(event.BGPLimit), "neighbour", conf.Name,
 			"family", family, "maximumPrefixes", conf.MaxPrefixes, "percent", warnPercent)
 		return
 	}
+	h.relay.advertise(slog.LevelWarn, "neighbour advertised more prefixes than it may", event.Is(event.BGPLimit), "neighbour", conf.Name,
+		"family", family, "maximumPrefixes", conf.MaxPrefixes)
 	h.of.fail(fmt.Sprintf("it advertised more than maximumPrefixes (%d) of %s: raise that, or have it advertise less; it is tried again after %s, or by `selvage bgp reset %s`",
 		conf.MaxPrefixes, family, limitPause, conf.Name))
 	h.of.mu.Lock()

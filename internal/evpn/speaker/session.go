@@ -16,6 +16,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 	"github.com/osrg/gobgp/v4/pkg/server"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -227,10 +228,10 @@ func (s *sessions) established(n *neighbour, p *apiutil.Peer, at time.Time) {
 		}
 	}
 	n.awaited = slices.Clone(n.negotiated)
-	s.relay.advertise(slog.LevelInfo, "BGP session is up", "neighbour", n.conf.Name, "address", n.conf.Addr)
+	s.relay.session(slog.LevelInfo, "BGP session is up", event.Is(event.BGPUp), "neighbour", n.conf.Name, "address", n.conf.Addr)
 	for _, f := range n.conf.Families {
 		if !slices.Contains(n.negotiated, families[f]) {
-			s.relay.advertise(slog.LevelWarn, "neighbour does not exchange a family: configure it there", "neighbour", n.conf.Name, "family", f)
+			s.relay.advertise(slog.LevelWarn, "neighbour does not exchange a family: configure it there", event.Is(event.BGPFamily), "neighbour", n.conf.Name, "family", f)
 		}
 	}
 	addr := n.conf.Addr
@@ -245,7 +246,7 @@ func (s *sessions) lost(n *neighbour, p *apiutil.Peer) {
 		n.report.fail(failure)
 	}
 	if n.up {
-		s.relay.advertise(slog.LevelWarn, "BGP session is lost", "neighbour", n.conf.Name, "address", n.conf.Addr, "why", failure)
+		s.relay.session(slog.LevelWarn, "BGP session is lost", event.Is(event.BGPDown), "neighbour", n.conf.Name, "address", n.conf.Addr, "why", failure)
 	}
 	s.down(n, "", left)
 	if p.State.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
@@ -347,7 +348,7 @@ func (s *sessions) fail(addr netip.Addr, why string) {
 	if n == nil || !n.up || s.closed {
 		return
 	}
-	s.relay.advertise(slog.LevelWarn, "BGP session is ended", "neighbour", n.conf.Name, "address", addr, "why", why)
+	s.relay.session(slog.LevelWarn, "BGP session is ended", event.Is(event.BGPDown), "neighbour", n.conf.Name, "address", addr, "why", why)
 	s.down(n, why, false)
 	s.again(n)
 }

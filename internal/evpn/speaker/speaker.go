@@ -98,9 +98,9 @@ func (s *Speaker) start(ctx context.Context, b overlay.BGP) error {
 		return err
 	}
 	err := s.bgp.WatchEvent(ctx, server.WatchEventMessageCallbacks{
-		OnPathUpdate: func(paths []*apiutil.Path, _ time.Time) { s.inbox.put(ctx, event{paths: paths}) },
-		OnPathEor:    func(p *apiutil.Path, _ time.Time) { s.inbox.put(ctx, event{end: p}) },
-		OnPeerUpdate: func(p *apiutil.WatchEventMessage_PeerEvent, at time.Time) { s.inbox.put(ctx, event{peer: p, at: at}) },
+		OnPathUpdate: func(paths []*apiutil.Path, _ time.Time) { s.inbox.put(ctx, told{paths: paths}) },
+		OnPathEor:    func(p *apiutil.Path, _ time.Time) { s.inbox.put(ctx, told{end: p}) },
+		OnPeerUpdate: func(p *apiutil.WatchEventMessage_PeerEvent, at time.Time) { s.inbox.put(ctx, told{peer: p, at: at}) },
 	}, server.WatchUpdate(false, "", ""), server.WatchPeer(), server.WatchEor(false))
 	if err != nil {
 		return fmt.Errorf("watch sessions: %w", err)

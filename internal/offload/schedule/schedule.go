@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
@@ -312,9 +313,9 @@ func (o *Probes) probe(ctx context.Context, path offload.Path, why string) {
 	switch {
 	case errors.Is(err, offload.ErrBusy):
 	case err != nil:
-		o.options.Log.Warn("offloads could not be probed", "interface", path.Interface, "remote", path.Remote, "err", err)
+		o.options.Log.Warn("offloads could not be probed", event.Is(event.OffloadProbe), "interface", path.Interface, "remote", path.Remote, "err", err)
 	default:
-		o.options.Log.Info("offloads were probed", "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
+		o.options.Log.Info("offloads were probed", event.Is(event.OffloadProbe), "interface", path.Interface, "remote", path.Remote, "mode", result.Mode.Name, "why", result.Why)
 		o.options.Report(rememberProbes, o.save())
 	}
 }

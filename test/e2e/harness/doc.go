@@ -12,6 +12,7 @@
 //	evpn      BGP EVPN with FRR and the kernel
 //	transit   the XDP path between tunnels and uplinks
 //	ops       commands, configuration, metrics, the doctor, restarts
+//	monitoring what Prometheus and dashboards of Grafana see, and memory of tables
 //
 // Its one invariant: a test is facts in order, each waited for and named when it
 // does not hold; then the topology is printed and a capture of every link kept.

@@ -109,7 +109,10 @@ func DialFrom(from *topo.Host, network string, local uint16, to netip.AddrPort) 
 	if network == "udp" {
 		source = &net.UDPAddr{Port: int(local)}
 	}
-	dialer := net.Dialer{LocalAddr: source, Control: reusing, Timeout: 3 * time.Second}
+	dialer := net.Dialer{LocalAddr: source, Timeout: 3 * time.Second}
+	if local != 0 { // else the kernel might give a port that another such socket has
+		dialer.Control = reusing
+	}
 	err = from.Do(func() error {
 		conn, err = dialer.Dial(network, to.String())
 		return err

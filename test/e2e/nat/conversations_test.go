@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
@@ -288,8 +289,17 @@ func againAndAgain(n *harness.EgressNet, family int) string {
 			if !abort {
 				port = portHangsUp // the other end says goodbye first
 			}
-			err := harness.FromPort(netip.AddrPortFrom(n.Red1.Addr(family), 43000), netip.AddrPortFrom(harness.OutsideAddr(family), uint16(port)), abort)
-			if err != nil {
+			from, to := netip.AddrPortFrom(n.Red1.Addr(family), 43000), netip.AddrPortFrom(harness.OutsideAddr(family), uint16(port))
+			var err error
+			// The last acknowledgement of the same addresses' connection may wait in a busy processor's backlog: until it is there, the guest's
+			// kernel does not give the addresses again.
+			free := await.That(n.Ctx, "addresses that the guest's kernel gives again", func() error {
+				if err = harness.FromPort(from, to, abort); errors.Is(err, unix.EADDRNOTAVAIL) {
+					return err
+				}
+				return nil
+			})
+			if err := errors.Join(free, err); err != nil {
 				return fmt.Errorf("connection %d: %w", i+1, err)
 			}
 		}

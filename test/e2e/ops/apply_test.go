@@ -165,6 +165,27 @@ func TestApply(t *testing.T) {
 	c.LostNothing(c.streams)
 }
 
+// A reload is the edge's own: it reads the file, and answers. What it refuses changes nothing.
+func TestReloadCommand(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t)
+	name := c.Edges["hosta"].Name
+	c.own(c.more())
+	c.runs([]string{"reload", name, "--dry-run"}, "1 change; nothing is changed yet", "+ spec.ports[extra]")
+	c.extraWorks(false)
+	c.runs([]string{"reload", name}, "revision 2 is in force, 1 change", "+ spec.ports[extra]")
+	c.extraWorks(true)
+	c.GoOn(c.streams)
+	c.own(strings.Replace(c.more(), "vni: 100", "vni: 0", 1))
+	c.fails(2, []string{"reload", name}, "the file is not taken, the configuration before stays in force", "vni")
+	c.own(strings.Replace(c.more(), "name: "+name, "name: other", 1))
+	c.fails(2, []string{"reload", name}, "metadata.name changed from "+name+" to other")
+	c.extraWorks(true)
+	c.history("reload by root", "start by edge")
+	c.GoOn(c.streams)
+	c.LostNothing(c.streams)
+}
+
 // A configuration that cannot be applied whole is rolled back. The traffic of others goes on.
 func TestApplyThatFails(t *testing.T) {
 	t.Parallel()

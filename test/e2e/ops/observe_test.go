@@ -125,7 +125,7 @@ func commandMetrics(n *harness.Hub) {
 		}
 		for line, least := range map[string]float64{
 			`selvage_edge_info{edge="` + n.Edges["edge1"].Name + `"`:   1,
-			`selvage_port_up{port="r0"`:                                1,
+			`selvage_port_up{interface="r0",port="r0"`:                 1,
 			`selvage_port_receive_packets_total{port="r0"}`:            4,
 			`selvage_remote_up{remote="192.0.2.2"}`:                    1,
 			`selvage_remote_receive_packets_total{remote="192.0.2.2"}`: 4,
@@ -133,7 +133,7 @@ func commandMetrics(n *harness.Hub) {
 			`selvage_flow_cache_lookups_total{result="miss"}`:          2,
 			`selvage_flow_cache_entries_limit{cache="tc"}`:             1024,
 			`selvage_flow_cache_alarm{kind="thrashing"}`:               0,
-			`selvage_interface_hook_info{interface="u0"`:               1,
+			`selvage_interface_hook_info{hook="xdp",interface="u0"`:    1,
 			`selvage_drops_total{reason="spoofed-mac"}`:                0,
 		} {
 			if value, err := harness.Metric(text, line); err != nil || value < least {

@@ -1,0 +1,83 @@
+package ops
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/lab/dut"
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/e2e/harness"
+	"github.com/selvage/selvage/test/tier"
+)
+
+// What an idle edge may take, once it has given back what its start took.
+const (
+	idleMemory  = 60 << 10 // KiB of RSS
+	idleSettles = 15 * time.Second
+)
+
+// An edge as it is released takes little when nothing happens, with the examples as they are.
+func TestIdleMemory(t *testing.T) {
+	tier.Long(t, "TestFreeMemory, that pages are given back")
+	binary := filepath.Join(t.TempDir(), "selvage")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "../../../cmd/selvage")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build a release: %v: %s", err, out)
+	}
+	for _, example := range []string{"host-a", "evpn"} {
+		t.Run(example, func(t *testing.T) {
+			n := harness.NewNetwork(t, "\n    peer ---- host: eth0, and veth0, veth1 to guests that say nothing")
+			h, err := n.Topo.Host("host")
+			n.Must(err)
+			peer, err := n.Topo.Host("peer")
+			n.Must(err)
+			n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}},
+				topo.LinkEnd{Host: peer, Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}}, 1500))
+			for _, name := range []string{"veth0", "veth1"} {
+				n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: name}, topo.LinkEnd{Host: peer, Name: name}, 1450))
+			}
+			text, err := os.ReadFile("../../../examples/" + example + ".yaml")
+			n.Must(err)
+			name := dut.EdgeName(h)
+			lines := strings.Split(string(text), "\n")
+			for i, line := range lines {
+				if strings.HasPrefix(line, "  name: ") {
+					lines[i] = "  name: " + name
+				}
+			}
+			e, err := dut.StartEdge(n.Ctx, h, binary, name, strings.Join(lines, "\n"))
+			n.Must(err)
+			n.Started(h, e)
+			began := time.Now()
+			n.Once(fmt.Sprintf("it takes %d KiB at most for as long as it settles", idleMemory), func() error {
+				timer := time.NewTimer(idleSettles)
+				defer timer.Stop()
+				<-timer.C
+				rss, err := rssKiB(e.Command.PID())
+				t.Logf("RSS %d KiB after %s", rss, time.Since(began).Round(time.Second))
+				if err == nil && rss > idleMemory {
+					err = fmt.Errorf("%d KiB", rss)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// rssKiB is the RSS of a process.
+func rssKiB(pid int) (kib int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, err = fmt.Sscan(rest, &kib)
+	return kib, err
+}
