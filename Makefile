@@ -8,7 +8,8 @@ export GO ?= go
 go := scripts/go.sh
 
 golangci := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+actionlint := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+version := $(shell scripts/version.sh)
 release = CGO_ENABLED=0 $(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/program.Release=$(version)'
 bpf := $(shell find bpf lab/*/bpf -name '*.[ch]' -not -path 'bpf/include/bpf/*')
 
@@ -20,14 +21,27 @@ help: ## list the targets
 build: ## build bin/selvage and bin/selvage-lab; needs Go only
 	$(release) -o bin/ ./cmd/selvage ./cmd/selvage-lab
 
+.PHONY: build-kube
+build-kube: ## build bin/selvage-kube, for a cluster; needs Go only
+	cd kube && CGO_ENABLED=0 ../$(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/program.Release=$(version)' -o ../bin/ ./cmd/selvage-kube
+
 .PHONY: build-places
 build-places: ## build bin/selvage-lab-linux-ARCH, which the lab copies to machines of another architecture
 	GOARCH=amd64 $(release) -o bin/selvage-lab-linux-amd64 ./cmd/selvage-lab
 	GOARCH=arm64 $(release) -o bin/selvage-lab-linux-arm64 ./cmd/selvage-lab
 
 .PHONY: packages
-packages: ## install all Debian or Ubuntu packages that development needs (root)
-	scripts/packages.sh demo test lint generate
+packages: ## build deb, rpm and OCI images, with SBOM and checksums, into dist/; ARCH=amd64 for its deb and rpm alone
+	scripts/dist.sh $(ARCH)
+
+.PHONY: packages-check
+packages-check: ## check that packages of this commit are the same, built twice, and what lintian says of them
+	scripts/packages.sh packages
+	scripts/dist-check.sh
+
+.PHONY: dev-packages
+dev-packages: ## install all Debian or Ubuntu packages that development needs (root)
+	scripts/packages.sh demo test lint generate packages boot
 
 .PHONY: demo
 demo: ## build two hosts, an edge in each, and measure what the overlay costs (root, under 4 minutes)
@@ -35,29 +49,38 @@ demo: ## build two hosts, an edge in each, and measure what the overlay costs (r
 	$(MAKE) build
 	scripts/demo.sh
 
+.PHONY: demo-kube
+demo-kube: ## egress addresses of a cluster: an API server, four nodes, the Helm chart, and a gateway that is killed (root, under a minute once built)
+	scripts/packages.sh test
+	$(MAKE) build
+	scripts/demo-kube.sh
+
 .PHONY: check
 check: ## run the tests that need no root and no time (under a minute); T=./internal/… for some
 	scripts/test.sh check $(T)
 
 .PHONY: test
-test: ## run all tests that must hold before a merge, end to end too (root, 9 minutes on 2 cores); T=./internal/… for some
+test: ## run all tests that must hold before a merge, end to end too (root, 13 minutes on 2 cores); T=./internal/… for some
 	scripts/packages.sh test
 	scripts/test.sh test $(T)
 
 .PHONY: test-long
 test-long: ## run what takes hours: repetitions, soaks, scale, fuzzing, the proof of the A/B experiment (root)
-	scripts/packages.sh test
+	scripts/packages.sh test packages boot platforms
 	scripts/test.sh long $(T)
 
 .PHONY: lint
-lint: ## check Go, C and shell code
+lint: ## check Go, C and shell code, and workflows
 	scripts/packages.sh lint
 	$(go) run $(golangci) run ./...
+	cd deploy/packages/build && ../../../$(go) run $(golangci) run ./...
+	cd kube && ../$(go) run $(golangci) run ./...
 	clang-format-19 --dry-run --Werror $(bpf)
-	shellcheck scripts/*.sh .ci/run lab/experiments/shell/bin/*
+	shellcheck scripts/*.sh .ci/run lab/experiments/shell/bin/* deploy/packages/scripts/* deploy/incus/add test/debian/*.sh
+	$(go) run $(actionlint)
 
 .PHONY: generate
-generate: ## build the BPF objects and their Go types; needs the pinned clang
+generate: ## build the BPF objects, their Go types and the CRDs; needs the pinned clang
 	scripts/generate.sh
 
 .PHONY: generate-check
@@ -82,4 +105,4 @@ bench-against: ## is this tree faster or slower than a revision (root, about 15 
 
 .PHONY: clean
 clean: ## remove what was built; results/ stays
-	rm -rf bin
+	rm -rf bin dist

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # generate.sh [--check]: builds the BPF objects and their Go types from bpf/
-# with the pinned clang. With --check it does so in a copy and fails where that
+# with the pinned clang, and what is generated of Kubernetes' kinds. With --check it does so in a copy and fails where that
 # differs from what is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,8 +19,22 @@ if [[ "$have" != "$clang" ]] || ! command -v llvm-strip-19 >/dev/null; then
 	exit 1
 fi
 
+# Deep copies and CRDs of Kubernetes' module.
+kinds() {
+	(
+		cd kube
+		run=(../scripts/go.sh run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0)
+		"${run[@]}" object paths=./apis/...
+		"${run[@]}" crd paths=./apis/... output:crd:dir=chart/selvage/crds
+	)
+}
+
 case "${1:-}" in
-"") exec scripts/go.sh generate ./... ;;
+"")
+	scripts/go.sh generate ./...
+	kinds
+	exit
+	;;
 --check) ;;
 *)
 	echo "usage: generate.sh [--check]" >&2
@@ -33,7 +47,7 @@ trap 'rm -rf "$fresh"' EXIT
 tar -c --exclude=./.git --exclude=./bin --exclude=./results --exclude='*_bpfel.*' . | tar -x -C "$fresh"
 "$fresh/scripts/generate.sh"
 
-generated() { (cd "$1" && find . -name '*_bpfel.*' | sort); }
+generated() { (cd "$1" && find . -name '*_bpfel.*' -o -name 'zz_generated.*' -o -path './kube/chart/selvage/crds/*.yaml' | sort); }
 if [[ -z "$(generated "$fresh")" ]]; then
 	echo "generate.sh: nothing was generated" >&2
 	exit 1
@@ -42,7 +56,7 @@ stale="$({ generated . && generated "$fresh"; } | sort -u | while read -r file; 
 	cmp -s "$file" "$fresh/$file" || echo "$file"
 done)"
 if [[ -n "$stale" ]]; then
-	printf 'generate.sh: %s is not what bpf/ gives; run make generate and commit\n' "$stale" >&2
+	printf 'generate.sh: %s is not what its sources give; run make generate and commit\n' "$stale" >&2
 	exit 1
 fi
 echo "generate.sh: $(generated . | wc -l) generated files are up to date"

@@ -5,8 +5,11 @@
 #   demo      what most of the lab's experiments run
 #   app       the database of the application loop, in lab latency
 #   test      what the tests run: the lab's and the real peers
+#   platforms what make test-long runs of platforms besides: libvirt, QEMU, Ansible
 #   lint      checks of C and shell
 #   generate  the compiler of the BPF programs
+#   boot      what starts virtual machines, in the long tests
+#   packages  what the long tests and make packages-check ask about packages
 set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -19,11 +22,18 @@ set_of() {
 		set_of demo
 		printf '%s\n' sockperf:sockperf qperf:qperf # to compare with, in the long tests
 		set_of app
-		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr ping:iputils-ping nft:nftables sshd:openssh-server sudo:sudo openssl:openssl
+		printf '%s\n' ovs-vswitchd:openvswitch-switch tshark:tshark tcpdump:tcpdump vtysh:frr prometheus:prometheus ping:iputils-ping nft:nftables /usr/lib/cni/bridge:containernetworking-plugins sshd:openssh-server sudo:sudo openssl:openssl mandoc:mandoc groff:groff-base
+		;;
+	platforms)
+		printf '%s\n' '/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so:libvirt-daemon-driver-qemu' libvirtd:libvirt-daemon virsh:libvirt-clients
+		printf '%s\n' ansible-playbook:ansible-core
+		set_of boot
 		;;
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;
-	*) die "unknown set $1; the sets are demo, app, test, lint and generate" ;;
+	boot) printf '%s\n' mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 mke2fs:e2fsprogs ;;
+	packages) printf '%s\n' lintian:lintian rpm:rpm mmdebstrap:mmdebstrap skopeo:skopeo podman:podman runc:runc zsh:zsh fish:fish ;;
+	*) die "unknown set $1; the sets are demo, app, test, platforms, lint, generate, boot and packages" ;;
 	esac
 }
 

@@ -50,9 +50,21 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 scripts/go.sh build -o "$work/summary" ./test/summary
 
-# go_test ARG...: go test, summed up. vet is make lint's.
+# go_json MODULE ARG...: go test in a module's directory, a JSON object for each event. vet is make lint's.
+go_json() { (cd "$1" && "$OLDPWD/scripts/go.sh" test -json -vet=off "${lean[@]}" "${@:2}") 2>&1; }
+
+# go_test ARG...: go test of chosen packages, or of all, Kubernetes' module last; summed up.
 go_test() {
-	scripts/go.sh test -json -vet=off "${lean[@]}" "$@" 2>&1 | "$work/summary"
+	{
+		if [[ ${#chosen[@]} -gt 0 ]]; then
+			go_json . "$@" "${chosen[@]}"
+		else
+			failed=0
+			go_json . "$@" ./... || failed=1
+			go_json kube "$@" ./... || failed=1
+			exit "$failed"
+		fi
+	} | "$work/summary"
 }
 
 # binary: the program that the end-to-end tests run, built once for all packages, and the lab
@@ -86,10 +98,11 @@ long() {
 	binary
 	export SELVAGE_TEST_LONG=1
 	mapfile -t packages < <(others "$@")
-	[[ ${#packages[@]} -eq 0 ]] || go_test -count=1 -p "$side_by_side" -timeout 3h "${packages[@]}" || failed=1
+	[[ ${#packages[@]} -eq 0 ]] || go_json . -count=1 -p "$side_by_side" -timeout 3h "${packages[@]}" | "$work/summary" || failed=1
+	[[ ${#chosen[@]} -gt 0 ]] || go_json kube -count=1 -timeout 3h ./... | "$work/summary" || failed=1
 	mapfile -t packages < <(end_to_end "$@")
-	[[ ${#packages[@]} -eq 0 ]] || go_test -count=20 -p "$side_by_side" -timeout 6h "${packages[@]}" || failed=1
-	go_test -count=1 -p 1 -timeout 1h -run '^$' -bench . -benchtime 1x "$@" || failed=1
+	[[ ${#packages[@]} -eq 0 ]] || go_json . -count=20 -p "$side_by_side" -timeout 6h "${packages[@]}" | "$work/summary" || failed=1
+	go_test -count=1 -p 1 -timeout 1h -run '^$' -bench . -benchtime 1x || failed=1
 	fuzz "$@" || failed=1
 	if [[ ${#chosen[@]} -eq 0 ]]; then
 		# By itself, for its table is the result.
@@ -99,10 +112,10 @@ long() {
 }
 
 case "$tier" in
-check) go_test -short "$@" ;;
+check) go_test -short ;;
 test)
 	binary
-	go_test -count=1 -p "$side_by_side" -timeout 20m "$@"
+	go_test -count=1 -p "$side_by_side" -timeout 20m
 	;;
 long) long "$@" ;;
 esac

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# dist.sh [ARCH]: makes what a release consists of, in dist/: deb, rpm and OCI images of selvage and
+# selvage-lab, an SBOM of each program, and SHA256SUMS. With ARCH (amd64 or arm64) only its debs and rpms.
+# One commit gives the same bytes again, by the same version of Go. From the environment:
+#   OUT                instead of dist/
+#   VERSION            instead of what version.sh says
+#   SOURCE_DATE_EPOCH  instead of the time of the commit
+#   PROGRAMS           directory with selvage and selvage-lab of ARCH, instead of building them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PATH:/usr/local/go/bin"
+go="$PWD/scripts/go.sh"
+umask 022
+
+cyclonedx=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+
+only="${1:-}"
+out="${OUT:-dist}"
+version="${VERSION:-$(scripts/version.sh)}"
+commit="$(git rev-parse HEAD 2>/dev/null || echo unknown)"
+SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
+export SOURCE_DATE_EPOCH
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+
+# build ARCH: the programs of an architecture, without what depends on the clone or on the environment.
+build() {
+	CGO_ENABLED=0 GOOS=linux GOARCH="$1" GOAMD64=v1 GOARM64=v8.0 GOFLAGS='' GOEXPERIMENT='' GOFIPS140=off "$go" build -buildvcs=false -trimpath \
+		-ldflags "-s -w -buildid= -X github.com/selvage/selvage/internal/program.Release=$version -X github.com/selvage/selvage/internal/program.Commit=${commit:0:12}" \
+		-o "$work/$1/" ./cmd/selvage ./cmd/selvage-lab
+}
+
+# shared: what the programs say that belongs to /usr/share; those of this machine say it.
+shared() {
+	local own
+	own="$("$go" env GOHOSTARCH)"
+	[[ -x "$work/$own/selvage" ]] || build "$own"
+	for program in selvage selvage-lab; do
+		"$work/$own/$program" __share "$work/share/$program"
+	done
+}
+
+# bills: what each program is linked from, as its own build information says, with the licences in the module
+# cache. Selvage itself is never asked for, so that it does not matter whether a proxy already knows this version.
+bills() {
+	local arch program
+	GOFLAGS='' GOBIN="$work" "$go" install "$cyclonedx"
+	for arch in amd64 arm64; do
+		for program in selvage selvage-lab; do
+			GONOPROXY=github.com/selvage/selvage GOVCS='*:off' GOOS=linux GOARCH="$arch" "$work/cyclonedx-gomod" bin -json -std -licenses -noserial -notimestamp -version "v$version" \
+				-output "$out/${program}_${version}_$arch.cdx.json" "$work/$arch/$program" 2>"$work/bills" || {
+				cat "$work/bills" >&2
+				return 1
+			}
+		done
+	done
+}
+
+if [[ -n "${PROGRAMS:-}" ]]; then
+	mkdir -p "$work/$only"
+	cp "$PROGRAMS/selvage" "$PROGRAMS/selvage-lab" "$work/$only/"
+fi
+for arch in ${only:-amd64 arm64}; do
+	[[ -n "${PROGRAMS:-}" ]] || build "$arch"
+done
+shared
+
+mkdir -p "$out"
+out="$(cd "$out" && pwd)"
+if [[ -z "$only" ]]; then # a release, of which nothing of another remains
+	find "$out" -maxdepth 1 -name 'selvage*' -type f -delete
+fi
+GOROOT="$("$go" env GOROOT)" GOMODCACHE="$("$go" env GOMODCACHE)"
+export GOROOT GOMODCACHE
+(cd deploy/packages/build && "$go" build -o "$work/build" .)
+"$work/build" -root "$PWD" -work "$work" -out "$out" -version "$version" -commit "$commit" -epoch "$SOURCE_DATE_EPOCH" ${only:+-only "$only"}
+if [[ -z "$only" ]]; then
+	bills
+	(cd "$out" && sha256sum selvage* >SHA256SUMS)
+fi

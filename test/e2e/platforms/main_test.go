@@ -1,0 +1,9 @@
+package platforms
+
+import (
+	"testing"
+
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
