@@ -1,0 +1,93 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// EgressNode is what the agent of a node reads back from its edge. It has the node's name, and is written when something
+// changed, never because time passed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=selvage
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+type EgressNode struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Status EgressNodeStatus `json:"status,omitempty,omitzero"`
+}
+
+// EgressNodeStatus is how the edge of a node stands.
+type EgressNodeStatus struct {
+	// version is of the edge.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// policies are those that the node's tables have: of its pods, and of the gateways that it is a member of.
+	// +listType=map
+	// +listMapKey=policy
+	// +optional
+	Policies []NodePolicy `json:"policies,omitempty"`
+
+	// gateways are those that the node is a member of.
+	// +listType=map
+	// +listMapKey=gateway
+	// +optional
+	Gateways []NodeGateway `json:"gateways,omitempty"`
+
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ConditionReady is true when an edge runs on the node and has taken its configuration.
+const ConditionReady = "Ready"
+
+// NodePolicy is a policy in the tables of a node.
+type NodePolicy struct {
+	// policy is NAMESPACE/NAME of an EgressPolicy, or NAME of a ClusterEgressPolicy.
+	Policy string `json:"policy"`
+	// uid is of the object.
+	UID string `json:"uid"`
+	// generation is of the spec that the tables have.
+	Generation int64 `json:"generation"`
+	// pods is how many of the node's pods are in the tables.
+	Pods int32 `json:"pods"`
+	// programmed is whether they have all that they should.
+	Programmed bool `json:"programmed"`
+	// message says what they have not.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// NodeGateway is a gateway as a member of it sees it.
+type NodeGateway struct {
+	Gateway string `json:"gateway"`
+	// state is the node's own.
+	State NodeState `json:"state"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// addresses are those that the node answers for.
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
+	// others are the states of the other members, as the node sees them.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Others []GatewayNode `json:"others,omitempty"`
+	// lastFailover is the last change that the node saw.
+	// +optional
+	LastFailover *Failover `json:"lastFailover,omitempty"`
+}
+
+// EgressNodeList is a list of nodes.
+//
+// +kubebuilder:object:root=true
+type EgressNodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EgressNode `json:"items"`
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/kube/internal/agent"
+	"github.com/selvage/selvage/kube/internal/controller"
+	"github.com/selvage/selvage/kube/internal/plan"
+	"github.com/selvage/selvage/kube/internal/steer"
+)
+
+// listeners are off unless configured.
+type listeners struct {
+	Metrics string `placeholder:"ADDRESS" help:"Serve metrics at this address."`
+	Health  string `placeholder:"ADDRESS" help:"Serve /healthz and /readyz at this address."`
+}
+
+type controllerCmd struct {
+	LeaseNamespace string `placeholder:"NAMESPACE" help:"Namespace of the lease by which several controllers agree on who works; without it there is only this one."`
+	listeners
+}
+
+func (c *controllerCmd) Run(ctx context.Context) error {
+	by, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	return controller.Run(ctx, by, controller.Options{LeaseNamespace: c.LeaseNamespace, Metrics: c.Metrics, Health: c.Health})
+}
+
+// steering is what agent and remove have in common.
+type steering struct {
+	Mark  uint32 `default:"0x2000" help:"Bit by which packets of pods are marked; nothing else on the node may use it."`
+	Table int    `default:"7789" help:"Routing table of what is marked."`
+	Rule  int    `default:"90" help:"Priority of the rule for it."`
+}
+
+func (s steering) steerer(mtu int, cluster []netip.Prefix) (steer.Steerer, error) {
+	if s.Mark == 0 || s.Mark&(s.Mark-1) != 0 {
+		return steer.Steerer{}, fmt.Errorf("--mark: %#x is not one bit", s.Mark)
+	}
+	return steer.Steerer{Config: steer.Config{Link: plan.DefaultLinkPair, MTU: mtu, Mark: s.Mark, Table: s.Table, Rule: s.Rule, Cluster: cluster}}, nil
+}
+
+type agentCmd struct {
+	Node        string         `required:"" env:"NODE_NAME" help:"Name of this node."`
+	ClusterCIDR []netip.Prefix `name:"cluster-cidr" placeholder:"NETWORK" help:"Network of pods, services or nodes, which pods always reach as themselves. May be repeated. When left out, nodes, ServiceCIDRs and pools of Calico and Cilium tell."`
+	File        string         `default:"/run/selvage-kube/edge.yaml" placeholder:"FILE" help:"File of this node's edge."`
+	KeyFile     string         `placeholder:"FILE" help:"File with the secret by which gateways know each other."`
+	TunnelIP    string         `name:"tunnel-ip" default:"IPv4" enum:"IPv4,IPv6" help:"Family of tunnel endpoints: IPv4 or IPv6."`
+	UDPPort     uint16         `placeholder:"PORT" help:"UDP port of tunnels; 4789 when left out."`
+	MTU         int            `default:"1450" help:"MTU of tunnels: that of the nodes' network less 50 bytes, or 70 with IPv6."`
+	Socket      string         `default:"${socket}" placeholder:"FILE" help:"Socket where the CNI plugin asks."`
+	State       string         `default:"${state}" placeholder:"DIR" help:"Folder, the same in the node's file system, of what the CNI plugin knows while there is no agent."`
+	// CNIConfigurations is chaining's, without what an agent does not do.
+	CNIConfigurations string `name:"cni-configurations" placeholder:"DIR" help:"Folder of CNI configurations, in whose first list the installed CNI plugin is kept."`
+	steering
+	listeners
+}
+
+func (a *agentCmd) Run(ctx context.Context) error {
+	s, err := a.steerer(a.MTU, a.ClusterCIDR)
+	if err != nil {
+		return err
+	}
+	by, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx, by, agent.Options{
+		Name:     a.Node,
+		Settings: plan.Settings{Cluster: a.ClusterCIDR, UDPPort: a.UDPPort, KeyFile: a.KeyFile, LinkUp: plan.DefaultLinkPair, TunnelIP: a.TunnelIP},
+		Node:     &agent.Node{Edge: api.Dial("", plan.EdgeName(a.Node)), File: a.File, Steer: s, Within: func(f func() error) error { return f() }},
+		Host:     agent.Host, Metrics: a.Metrics, Health: a.Health,
+		Socket: a.Socket, State: a.State, Chain: chaining{CNIConfigurations: a.CNIConfigurations}.chain(),
+	})
+}

@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/controller"
+	"github.com/selvage/selvage/kube/internal/plan"
+)
+
+// VerifyEach is how often the tables are looked at, also when nothing has changed.
+const VerifyEach = 2 * time.Second
+
+// Options are how an agent runs.
+type Options struct {
+	Name     string // of the node
+	Settings plan.Settings
+	Node     *Node
+	// Host looks at the node's interfaces.
+	Host func(endpoint netip.Addr) (plan.Host, error)
+	// Socket and State are where the CNI plugin asks, and finds files while nobody answers; there is no plugin without.
+	Socket, State string
+	// Chain has the plugin be in the node's list of plugins, which others may write anew; nil leaves that to others.
+	Chain func() error
+	// Metrics and Health are addresses to serve at; none without.
+	Metrics, Health string
+}
+
+// Run has a node be what the API server says, until ctx ends.
+func Run(ctx context.Context, by *rest.Config, o Options) error {
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
+	one := true
+	own := func(field string) fields.Selector { return fields.OneTermEqualSelector(field, o.Name) }
+	m, err := ctrl.NewManager(by, ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: controller.OrNone(o.Metrics)}, HealthProbeBindAddress: controller.OrNone(o.Health),
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Field: own("spec.nodeName"), Transform: controller.Slim}, &corev1.Node{}: {Transform: controller.Slim}, &v1alpha1.EgressNode{}: {Field: own("metadata.name")},
+		}},
+		Controller: config.Controller{SkipNameValidation: &one},
+	})
+	if err != nil {
+		return fmt.Errorf("set the agent up: %w", err)
+	}
+	found, err := newNetworks(m.GetRESTMapper(), m.GetCache())
+	if err != nil {
+		return err
+	}
+	a := &agent{Options: o, client: m.GetClient(), live: m.GetAPIReader(), networks: found, attachments: newAttachments(o.State)}
+	// Without an API server the node is looked at as often as with one.
+	b := builder.ControllerManagedBy(m).Named("node").WithOptions(ctrlcontroller.Options{
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, VerifyEach),
+	})
+	for _, object := range append(controller.Watched(), found.watched()...) {
+		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	}
+	if err := errors.Join(a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
+		return fmt.Errorf("set the agent up: %w", err)
+	}
+	return m.Start(ctx)
+}
+
+type agent struct {
+	Options
+	client      client.Client
+	live        client.Reader // past the cache
+	networks    networks
+	attachments *attachments
+}
+
+// request is the one that there is.
+func (a *agent) request(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: a.Name}}}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	again := reconcile.Result{RequeueAfter: VerifyEach}
+	held, unread := a.arrived(ctx)
+	in, err := a.input(ctx)
+	if err != nil {
+		return reconcile.Result{}, errors.Join(unread, err)
+	}
+	planned := a.attachments.join(&in)
+	unread = errors.Join(unread, a.selects(in)) // the node's tables do not wait for files of the plugin
+	p, err := plan.Make(in)
+	if err != nil {
+		return reconcile.Result{}, errors.Join(unread, err)
+	}
+	found := a.Node.Make(ctx, p)
+	waits, err := a.admitted(planned, held, p, found)
+	if waits {
+		again.RequeueAfter = waitEach
+	}
+	return again, errors.Join(unread, err, a.write(ctx, p, found))
+}
+
+// input is what the node's plan is made of.
+func (a *agent) input(ctx context.Context) (plan.Input, error) {
+	var (
+		nodes      corev1.NodeList
+		pods       corev1.PodList
+		namespaces corev1.NamespaceList
+		gateways   v1alpha1.EgressGatewayList
+		policies   v1alpha1.EgressPolicyList
+		cluster    v1alpha1.ClusterEgressPolicyList
+	)
+	for _, list := range []client.ObjectList{&nodes, &pods, &namespaces, &gateways, &policies, &cluster} {
+		if err := a.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return plan.Input{}, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	in := plan.Input{
+		Node: a.Name, Gateways: gateways.Items, Policies: policies.Items, ClusterPolicies: cluster.Items, Settings: a.Settings, Namespaces: map[string]labels.Set{},
+	}
+	var own netip.Addr
+	for i := range nodes.Items {
+		n := plan.Node{Name: nodes.Items[i].Name}
+		for _, address := range nodes.Items[i].Status.Addresses {
+			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
+				n.Addresses = append(n.Addresses, addr)
+			}
+		}
+		if n.Name == a.Name && len(n.Addresses) > 0 {
+			own = n.Addresses[0]
+		}
+		in.Nodes = append(in.Nodes, n)
+	}
+	for i := range namespaces.Items {
+		in.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
+	}
+	for i := range pods.Items {
+		in.Pods = append(in.Pods, podOf(&pods.Items[i]))
+	}
+	var err error
+	if len(in.Settings.Cluster) == 0 {
+		if in.Settings.Cluster, err = a.networks.find(ctx, nodes.Items); err != nil {
+			return in, err
+		}
+	}
+	in.Host, err = a.Host(own)
+	return in, err
+}
+
+func podOf(p *corev1.Pod) plan.Pod {
+	out := plan.Pod{Namespace: p.Namespace, Name: p.Name, ServiceAccount: p.Spec.ServiceAccountName, Labels: p.Labels, HostNetwork: p.Spec.HostNetwork, Phase: p.Status.Phase}
+	for _, ip := range p.Status.PodIPs {
+		if addr, err := netip.ParseAddr(ip.IP); err == nil {
+			out.Addresses = append(out.Addresses, addr)
+		}
+	}
+	return out
+}
+
+// write writes the node's object, if what it says has changed. What the cache has may be older than what this agent has written itself:
+// then the object is fetched, so that nothing that was found goes untold.
+func (a *agent) write(ctx context.Context, p plan.Plan, f Found) error {
+	err := a.writeTo(ctx, a.client, p, f)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		err = a.writeTo(ctx, a.live, p, f)
+	}
+	if err != nil {
+		return fmt.Errorf("EgressNode %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+func (a *agent) writeTo(ctx context.Context, from client.Reader, p plan.Plan, f Found) error {
+	var n v1alpha1.EgressNode
+	err := from.Get(ctx, client.ObjectKey{Name: a.Name}, &n)
+	if apierrors.IsNotFound(err) {
+		if n, err = a.fresh(ctx); err == nil {
+			err = a.client.Create(ctx, &n)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	was := n.DeepCopy()
+	n.Status = report(a.Name, was.Status, p, f)
+	if equality.Semantic.DeepEqual(was.Status, n.Status) {
+		return nil
+	}
+	return a.client.Status().Patch(ctx, &n, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+}
+
+// fresh goes with its node, by Kubernetes' garbage collector.
+func (a *agent) fresh(ctx context.Context) (v1alpha1.EgressNode, error) {
+	var node corev1.Node
+	if err := a.client.Get(ctx, client.ObjectKey{Name: a.Name}, &node); err != nil {
+		return v1alpha1.EgressNode{}, err
+	}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+	return v1alpha1.EgressNode{ObjectMeta: metav1.ObjectMeta{Name: a.Name, OwnerReferences: []metav1.OwnerReference{owner}}}, nil
+}

@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"go4.org/netipx"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// networkKinds are objects that tell of networks of a cluster, and the field that has them.
+var networkKinds = map[schema.GroupVersionKind][]string{
+	{Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR"}: {"spec", "cidrs"},
+	{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}:  {"spec", "cidr"},
+	{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}:          {"spec", "ipam", "podCIDRs"},
+}
+
+// networks finds the networks of a cluster, which pods reach as themselves: of nodes and their pods, of services, and those that CNI
+// plugins tell of.
+type networks struct {
+	kinds []schema.GroupVersionKind // those that the API server has
+	cache cache.Cache
+}
+
+// newNetworks asks which kinds there are.
+func newNetworks(m meta.RESTMapper, c cache.Cache) (networks, error) {
+	n := networks{cache: c}
+	for kind := range networkKinds {
+		switch _, err := m.RESTMapping(kind.GroupKind(), kind.Version); {
+		case meta.IsNoMatchError(err):
+		case err != nil:
+			return n, fmt.Errorf("find out whether the API server has %s: %w", kind.GroupKind(), err)
+		default:
+			n.kinds = append(n.kinds, kind)
+		}
+	}
+	return n, nil
+}
+
+// watched are objects of the kinds.
+func (n networks) watched() (list []client.Object) {
+	for _, kind := range n.kinds {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(kind)
+		list = append(list, u)
+	}
+	return list
+}
+
+// find has as few networks as tell the same, and fails where none is known: packets between pods would leave the cluster.
+func (n networks) find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, error) {
+	var all netipx.IPSetBuilder
+	known := 0
+	add := func(texts ...string) {
+		for _, text := range texts {
+			// What is no network counts as little as one that would have all destinations be the cluster's.
+			if p, err := netip.ParsePrefix(text); err == nil && p.Bits() > 0 {
+				all.AddPrefix(p)
+				known++
+			}
+		}
+	}
+	for i := range nodes {
+		add(nodes[i].Spec.PodCIDRs...)
+	}
+	for _, kind := range n.kinds {
+		objects := &unstructured.UnstructuredList{}
+		objects.SetGroupVersionKind(kind)
+		if err := n.cache.List(ctx, objects, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+		}
+		for _, o := range objects.Items {
+			path := networkKinds[kind]
+			one, _, _ := unstructured.NestedString(o.Object, path...) // one or the other
+			several, _, _ := unstructured.NestedStringSlice(o.Object, path...)
+			add(append(several, one)...)
+		}
+	}
+	if known == 0 {
+		return nil, errors.New("no network of the cluster is known: no node has spec.podCIDRs, and there is no ServiceCIDR and no pool of Calico or Cilium; name them by --cluster-cidr")
+	}
+	for i := range nodes {
+		for _, a := range nodes[i].Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				all.Add(addr)
+			}
+		}
+	}
+	set, err := all.IPSet()
+	if err != nil {
+		return nil, err
+	}
+	return set.Prefixes(), nil
+}

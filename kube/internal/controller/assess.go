@@ -1,0 +1,344 @@
+// Package controller gives out what policies need, and tells in their status what became of them. It changes no node: agents do, from
+// the same objects.
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/plan"
+)
+
+// Objects are all that the API server has of interest.
+type Objects struct {
+	Nodes           []corev1.Node
+	Gateways        []v1alpha1.EgressGateway
+	Policies        []v1alpha1.EgressPolicy
+	ClusterPolicies []v1alpha1.ClusterEgressPolicy
+	EgressNodes     []v1alpha1.EgressNode
+	Namespaces      []corev1.Namespace
+	Pods            []corev1.Pod
+}
+
+// Assess sets the status of gateways and policies to what it has to be, in place.
+func Assess(o *Objects) {
+	a := assessment{Objects: o, reports: map[string]*v1alpha1.EgressNode{}, ready: map[string]bool{}, gateways: map[string]*v1alpha1.EgressGateway{}}
+	for i := range o.Nodes {
+		a.ready[o.Nodes[i].Name] = isReady(&o.Nodes[i])
+	}
+	for i := range o.EgressNodes {
+		a.reports[o.EgressNodes[i].Name] = &o.EgressNodes[i]
+	}
+	for i := range o.Gateways {
+		g := &o.Gateways[i]
+		a.gateways[g.Name] = g
+		a.members(g)
+	}
+	a.policies = a.list()
+	a.allocate()
+	a.place()
+	for _, p := range a.policies {
+		a.conclude(p)
+	}
+	for i := range o.Gateways {
+		a.concludeGateway(&o.Gateways[i])
+	}
+}
+
+type assessment struct {
+	*Objects
+	reports  map[string]*v1alpha1.EgressNode // by node
+	ready    map[string]bool                 // nodes that there are
+	gateways map[string]*v1alpha1.EgressGateway
+	policies []*policy // in the order in which they are asked
+}
+
+// policy is one of either kind.
+type policy struct {
+	*metav1.ObjectMeta
+	spec   *v1alpha1.EgressPolicySpec
+	status *v1alpha1.EgressPolicyStatus
+	within func(namespace string) bool
+	key    string         // NAMESPACE/NAME or NAME
+	on     map[string]int // pods by node
+	shared string         // a pod that an earlier policy has, and that policy
+	refuse refusal
+}
+
+// refusal is why a policy is not accepted, the zero one when it is.
+type refusal struct{ reason, message string }
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// members keeps the nodes of a gateway that are still selected, in their order, and adds new ones behind.
+func (a *assessment) members(g *v1alpha1.EgressGateway) {
+	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.Nodes)
+	if err != nil {
+		selector = labels.Nothing()
+	}
+	var selected []string
+	for i := range a.Nodes {
+		if selector.Matches(labels.Set(a.Nodes[i].Labels)) {
+			selected = append(selected, a.Nodes[i].Name)
+		}
+	}
+	slices.Sort(selected)
+	was := g.Status.Nodes
+	g.Status.Nodes = nil
+	for _, n := range was {
+		if slices.Contains(selected, n.Name) {
+			g.Status.Nodes = append(g.Status.Nodes, v1alpha1.GatewayNode{Name: n.Name})
+		}
+	}
+	for _, name := range selected {
+		known := slices.ContainsFunc(g.Status.Nodes, func(n v1alpha1.GatewayNode) bool { return n.Name == name })
+		if !known && len(g.Status.Nodes) < plan.MaxMembers {
+			g.Status.Nodes = append(g.Status.Nodes, v1alpha1.GatewayNode{Name: name})
+		}
+	}
+	for i := range g.Status.Nodes {
+		g.Status.Nodes[i] = a.standing(g.Name, g.Status.Nodes[i].Name)
+	}
+}
+
+// standing is how a member stands. A node that is dead has left a report behind, so what others say of it goes before, and what nodes
+// say that are not ready does not count.
+func (a *assessment) standing(gateway, node string) v1alpha1.GatewayNode {
+	s := v1alpha1.GatewayNode{Name: node, State: v1alpha1.Unknown, Message: "its agent has not reported yet"}
+	for _, name := range sortedKeys(a.reports) {
+		for _, g := range a.reports[name].Status.Gateways {
+			if g.Gateway != gateway || !a.ready[name] && name != node {
+				continue
+			}
+			if name == node && s.State == v1alpha1.Unknown {
+				s.State, s.Message, s.Addresses = g.State, g.Message, g.Addresses
+			}
+			for _, other := range g.Others {
+				if other.Name == node && other.State == v1alpha1.Gone && name != node {
+					s.State, s.Message, s.Addresses = v1alpha1.Gone, cmp.Or(other.Message, "gone to node "+name), nil
+					return s
+				}
+			}
+		}
+	}
+	return s
+}
+
+// list is all policies in the order in which they are asked.
+func (a *assessment) list() (list []*policy) {
+	for i := range a.Policies {
+		p := &a.Policies[i]
+		list = append(list, &policy{ObjectMeta: &p.ObjectMeta, spec: &p.Spec, status: &p.Status, key: p.Namespace + "/" + p.Name,
+			within: func(n string) bool { return n == p.Namespace }})
+	}
+	for i := range a.ClusterPolicies {
+		p := &a.ClusterPolicies[i]
+		list = append(list, &policy{ObjectMeta: &p.ObjectMeta, spec: &p.Spec.EgressPolicySpec, status: &p.Status, key: p.Name, within: a.namespaces(p.Spec.Namespaces)})
+	}
+	slices.SortFunc(list, func(x, y *policy) int {
+		return plan.RankOf(*x.ObjectMeta, *x.spec).Compare(plan.RankOf(*y.ObjectMeta, *y.spec))
+	})
+	return list
+}
+
+func (a *assessment) namespaces(s *metav1.LabelSelector) func(string) bool {
+	matches := plan.Selects(s)
+	names := map[string]bool{}
+	for i := range a.Namespaces {
+		names[a.Namespaces[i].Name] = matches(a.Namespaces[i].Labels)
+	}
+	return func(n string) bool { return names[n] }
+}
+
+// place counts the pods of policies by node.
+func (a *assessment) place() {
+	byNamespace := map[string][]*corev1.Pod{}
+	for i := range a.Pods {
+		if p := &a.Pods[i]; leaves(p) {
+			byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
+		}
+	}
+	owner := map[*corev1.Pod]*policy{}
+	for _, p := range a.policies {
+		p.on = map[string]int{}
+		selects := plan.Selector(*p.spec)
+		for namespace, pods := range byNamespace {
+			if !p.within(namespace) {
+				continue
+			}
+			for _, pod := range pods {
+				if selects(pod.Labels, pod.Spec.ServiceAccountName) {
+					p.on[pod.Spec.NodeName]++
+					p.take(pod, owner)
+				}
+			}
+		}
+	}
+}
+
+// leaves reports whether a pod has a network of its own, on a node.
+func leaves(p *corev1.Pod) bool {
+	return !p.Spec.HostNetwork && p.Spec.NodeName != "" && len(p.Status.PodIPs) > 0 && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// take makes the policy a pod's, or notes whose it is.
+func (p *policy) take(pod *corev1.Pod, owner map[*corev1.Pod]*policy) {
+	first := owner[pod]
+	if first == nil {
+		owner[pod] = p
+		return
+	}
+	if name := pod.Namespace + "/" + pod.Name; p.shared == "" || name < p.shared {
+		p.shared = fmt.Sprintf("%s, which policy %s has first", name, first.key)
+	}
+}
+
+// conclude writes a policy's status.
+func (a *assessment) conclude(p *policy) {
+	s := p.status
+	s.ObservedGeneration, s.AddressList = p.Generation, strings.Join(s.Addresses, ",")
+	s.Pods = 0
+	for _, n := range p.on {
+		s.Pods += int32(n)
+	}
+	g := a.gateways[p.spec.Gateway]
+	wanted := map[string]int{}
+	for node, n := range p.on {
+		wanted[node] = n
+	}
+	if g != nil {
+		for _, n := range g.Status.Nodes {
+			wanted[n.Name] += 0
+		}
+	}
+	done := 0
+	var missing []string
+	for _, node := range sortedKeys(wanted) {
+		if why := a.lacks(p, node, wanted[node]); why != "" {
+			missing = append(missing, node+": "+why)
+			continue
+		}
+		done++
+	}
+	s.Nodes = fmt.Sprintf("%d/%d", done, len(wanted))
+	accepted := refusal{"Accepted", ""}
+	if p.shared != "" {
+		accepted = refusal{"PodsShared", "of its pods another policy decides about some: " + p.shared}
+	}
+	if p.refuse.reason != "" {
+		accepted = p.refuse
+	}
+	condition(&s.Conditions, p.Generation, v1alpha1.ConditionAccepted, p.refuse.reason == "", accepted.reason, accepted.message)
+	if len(missing) > 0 {
+		condition(&s.Conditions, p.Generation, v1alpha1.ConditionProgrammed, false, "NodesMissing", some(missing))
+	} else {
+		condition(&s.Conditions, p.Generation, v1alpha1.ConditionProgrammed, p.refuse.reason == "", "Programmed",
+			fmt.Sprintf("%d of %d nodes at generation %d", done, len(wanted), p.Generation))
+	}
+	serving, why := served(g)
+	condition(&s.Conditions, p.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)
+}
+
+// lacks is what a node's tables lack of a policy, "" when nothing.
+func (a *assessment) lacks(p *policy, node string, pods int) string {
+	report := a.reports[node]
+	if _, ok := a.ready[node]; !ok {
+		return "there is no such node"
+	}
+	if report == nil {
+		return "its agent has not reported yet"
+	}
+	for _, has := range report.Status.Policies {
+		if has.Policy != p.key || has.UID != string(p.UID) {
+			continue
+		}
+		switch {
+		case has.Generation != p.Generation:
+			return fmt.Sprintf("it has generation %d", has.Generation)
+		case !has.Programmed:
+			return cmp.Or(has.Message, "not programmed")
+		case int(has.Pods) < pods:
+			return fmt.Sprintf("it has %d of %d pods", has.Pods, pods)
+		}
+		return ""
+	}
+	return "it does not have the policy"
+}
+
+// some are the first few of a list, and how many more there are.
+func some(list []string) string {
+	const most = 5
+	if len(list) <= most {
+		return strings.Join(list, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(list[:most], "; "), len(list)-most)
+}
+
+func served(g *v1alpha1.EgressGateway) (serving int, why string) {
+	if g == nil {
+		return 0, "there is no such EgressGateway"
+	}
+	for _, n := range g.Status.Nodes {
+		if n.State == v1alpha1.Serving {
+			serving++
+		}
+	}
+	return serving, fmt.Sprintf("%d of %d nodes serve", serving, len(g.Status.Nodes))
+}
+
+// concludeGateway writes a gateway's status.
+func (a *assessment) concludeGateway(g *v1alpha1.EgressGateway) {
+	s := &g.Status
+	s.ObservedGeneration = g.Generation
+	serving, why := served(g)
+	s.Serving = fmt.Sprintf("%d/%d", serving, len(s.Nodes))
+	accepted := refusal{"Accepted", ""}
+	bad := badRange(g)
+	switch {
+	case bad != "":
+		accepted = refusal{"AddressesInvalid", bad}
+	case len(s.Nodes) == 0:
+		accepted = refusal{"NoNodes", "spec.nodes selects no node"}
+	}
+	condition(&s.Conditions, g.Generation, v1alpha1.ConditionAccepted, accepted.reason == "Accepted", accepted.reason, accepted.message)
+	condition(&s.Conditions, g.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)
+	s.LastFailover = a.lastFailover(g.Name)
+}
+
+// lastFailover is the newest that a node reports.
+func (a *assessment) lastFailover(gateway string) (last *v1alpha1.Failover) {
+	for _, name := range sortedKeys(a.reports) {
+		for _, g := range a.reports[name].Status.Gateways {
+			if f := g.LastFailover; g.Gateway == gateway && f != nil && (last == nil || f.Seen.After(last.Seen.Time)) {
+				last = f
+			}
+		}
+	}
+	return last
+}
+
+func condition(list *[]metav1.Condition, generation int64, kind string, is bool, reason, message string) {
+	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[is]
+	meta.SetStatusCondition(list, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation})
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

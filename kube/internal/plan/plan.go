@@ -1,0 +1,114 @@
+// Package plan is what a node of a cluster has to have: a pure function of what the API server has, of the pods of the
+// node, and of the node's own interfaces.
+package plan
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
+)
+
+// Input is all that a node's plan is made of.
+type Input struct {
+	Node     string // the node's own name
+	Nodes    []Node // all nodes of the cluster
+	Gateways []v1alpha1.EgressGateway
+	Policies []v1alpha1.EgressPolicy
+	// ClusterPolicies are those of all namespaces.
+	ClusterPolicies []v1alpha1.ClusterEgressPolicy
+	Namespaces      map[string]labels.Set
+	Pods            []Pod // of the node alone
+	Host            Host
+	Settings        Settings
+}
+
+// Node is what of a node counts.
+type Node struct {
+	Name      string
+	Addresses []netip.Addr // InternalIP, the first of a family is its tunnel endpoint
+}
+
+// Pod is what of a pod counts.
+type Pod struct {
+	Namespace, Name, ServiceAccount string
+	Labels                          labels.Set
+	Addresses                       []netip.Addr
+	HostNetwork                     bool
+	Phase                           corev1.PodPhase
+}
+
+// Host is what the node's kernel has.
+type Host struct {
+	Underlay string                    // interface of the node's address
+	Uplinks  map[string][]netip.Prefix // interface to its addresses
+}
+
+// Settings are the same on all nodes.
+type Settings struct {
+	Cluster  []netip.Prefix // networks of pods, services and nodes: never steered
+	UDPPort  uint16         // of tunnels
+	KeyFile  string         // of the replication
+	LinkUp   LinkPair
+	TunnelIP string // family of tunnel endpoints: IPv4, also when left out, or IPv6
+}
+
+// DefaultLinkPair has addresses that no packet outside of the node has.
+var DefaultLinkPair = LinkPair{
+	Host: "selvage0", Edge: "selvage1",
+	HostAddrs: []netip.Prefix{netip.MustParsePrefix("100.127.255.253/30"), netip.MustParsePrefix("fd53:656c:7661:ffff::1/126")},
+	EdgeAddrs: []netip.Prefix{netip.MustParsePrefix("100.127.255.254/30"), netip.MustParsePrefix("fd53:656c:7661:ffff::2/126")},
+}
+
+// Families of tunnel endpoints.
+const (
+	IPv4 = "IPv4"
+	IPv6 = "IPv6"
+)
+
+// LinkPair is the pair of interfaces between a node and its edge.
+type LinkPair struct {
+	Host, Edge string         // names of its ends
+	HostAddrs  []netip.Prefix // one of each family, of the host's end
+	EdgeAddrs  []netip.Prefix // of the edge's end
+}
+
+// Plan is what a node has to have.
+type Plan struct {
+	Cluster  []netip.Prefix          // of the settings: never steered
+	Edge     []byte                  // configuration file of the edge
+	Groups   map[string][]netip.Addr // members of the file's live groups: pods of policies
+	Gateways map[string]string       // the file's groups of gateways, and the EgressGateway of each
+	Remotes  map[netip.Addr]string   // nodes by their tunnel endpoint, the own one too
+	Steering []Steer                 // in the order of policies
+	Policies []Policy                // those that concern the node, in their order
+}
+
+// Steer is which packets of the node's pods go to the edge: the first that matches decides. A policy may have several.
+type Steer struct {
+	Policy string // NAMESPACE/NAME or NAME
+	Pods   []netip.Addr
+	Except []netip.Prefix // of these destinations, nothing
+	To     []netip.Prefix // of these, or of all when empty
+	// Gateway is the group whose members serve; NodeWhenGone has packets leave by the node while none does.
+	Gateway      string
+	NodeWhenGone bool
+	// Held has packets dropped by the node, or leave by it where NodeWhenGone is set: the edge's file does not have the policy,
+	// and there a later one would give them its addresses.
+	Held bool
+}
+
+// Policy is a policy that concerns the node.
+type Policy struct {
+	Key        string // NAMESPACE/NAME or NAME
+	UID        string
+	Generation int64
+	EdgeName   string // name of the edge's policy and live group
+	Pods       int
+	Gateway    string
+	Member     bool // the node is one of the gateway's
+	Cluster    bool // it is a ClusterEgressPolicy
+	Problem    string
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/test/tier"
+)
+
+const goodGateway = `{nodes: {matchLabels: {egress: "yes"}}, addresses: [198.51.100.20-198.51.100.29, 198.51.100.64/28, "2001:db8::20"],
+  uplink: {interface: eth1, nextHops: [198.51.100.1]}}`
+
+// What the API server takes, and what it says of what it refuses.
+func TestKinds(t *testing.T) {
+	tier.Slow(t)
+	c := clientBy(t, server.Admin())
+	for name, o := range map[string]struct{ kind, spec, refused string }{
+		"gateway":                 {"EgressGateway", goodGateway, ""},
+		"gateway without nodes":   {"EgressGateway", `{addresses: [198.51.100.20], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "spec.nodes: Required value"},
+		"no address":              {"EgressGateway", `{nodes: {}, addresses: [all], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "must be an address, a range FIRST-LAST, or a network"},
+		"half a range":            {"EgressGateway", `{nodes: {}, addresses: [198.51.100.20-], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "must be an address"},
+		"next hop of words":       {"EgressGateway", `{nodes: {}, addresses: [198.51.100.20], uplink: {interface: eth1, nextHops: [router]}}`, "must be addresses"},
+		"too fast":                {"EgressGateway", strings.TrimSuffix(goodGateway, "}") + `, liveness: {interval: 1ms}}`, "must be from 10ms to 10s"},
+		"no such mode":            {"EgressGateway", strings.TrimSuffix(goodGateway, "}") + `, mode: Both}`, `supported values: "ActiveStandby", "ActiveActive"`},
+		"policy":                  {"EgressPolicy", `{gateway: out}`, ""},
+		"policy with all":         {"EgressPolicy", `{gateway: out, pods: {matchLabels: {app: web}}, serviceAccounts: [robot], to: [203.0.113.0/24], except: ["2001:db8::/32"], priority: 5, whenNoGateway: Node, mapping: EndpointIndependent, limit: 10, address: {type: Fixed, fixed: [198.51.100.20]}}`, ""},
+		"no gateway":              {"EgressPolicy", `{}`, "spec.gateway: Required value"},
+		"a network with a host":   {"EgressPolicy", `{gateway: out, to: [203.0.113.1/24]}`, "must be a network without bits of a host"},
+		"fixed without addresses": {"EgressPolicy", `{gateway: out, address: {type: Fixed}}`, "fixed addresses are given with type Fixed, and only then"},
+		"pool with addresses":     {"EgressPolicy", `{gateway: out, address: {type: Pool, fixed: [198.51.100.20]}}`, "fixed addresses are given with type Fixed, and only then"},
+		"priority below":          {"EgressPolicy", `{gateway: out, priority: -1}`, "greater than or equal to 0"},
+		"cluster policy":          {"ClusterEgressPolicy", `{gateway: out, namespaces: {matchLabels: {team: a}}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(`{apiVersion: selvage.dev/v1alpha1, kind: `+o.kind+`, metadata: {generateName: k-}, spec: `+o.spec+`}`), u); err != nil {
+				t.Fatal(err)
+			}
+			if o.kind == "EgressPolicy" {
+				u.SetNamespace("default")
+			}
+			err := c.Create(t.Context(), u, client.FieldValidation(metav1.FieldValidationStrict))
+			if o.refused == "" && err != nil || o.refused != "" && (err == nil || !strings.Contains(err.Error(), o.refused)) {
+				t.Fatalf("%v, want %q", err, o.refused)
+			}
+			if err == nil {
+				t.Cleanup(func() { remove(t, c, u) })
+			}
+		})
+	}
+}
+
+// What is left out has its value in the object.
+func TestDefaults(t *testing.T) {
+	tier.Slow(t)
+	c := clientBy(t, server.Admin())
+	g := &v1alpha1.EgressGateway{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}, Spec: v1alpha1.EgressGatewaySpec{
+		Addresses: []v1alpha1.AddressRange{"198.51.100.20"}, Uplink: v1alpha1.Uplink{Interface: "eth1", NextHops: []string{"198.51.100.1"}},
+	}}
+	p := &v1alpha1.EgressPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "defaults"}, Spec: v1alpha1.EgressPolicySpec{Gateway: "defaults"}}
+	for _, o := range []client.Object{g, p} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		defer remove(t, c, o)
+	}
+	if g.Spec.Mode != v1alpha1.ActiveStandby || g.Spec.Liveness.Interval.Duration.String() != "50ms" || g.Spec.Liveness.Multiplier != 3 || g.Spec.Replication != v1alpha1.Enabled {
+		t.Errorf("gateway %+v", g.Spec)
+	}
+	if p.Spec.WhenNoGateway != v1alpha1.NoGatewayDrop || *p.Spec.Priority != 1000 || p.Spec.Address.Type != v1alpha1.AddressPool {
+		t.Errorf("policy %+v", p.Spec)
+	}
+}

@@ -1,0 +1,123 @@
+package chart
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/selvage/selvage/internal/program"
+	"github.com/selvage/selvage/test/tier"
+)
+
+// Helm installs the chart with everything set, and says what comes next; with its defaults it is installed already.
+func TestInstall(t *testing.T) {
+	tier.Slow(t)
+	out, err := upgrade(t.Context(),
+		`images={"edge":{"repository":"e","tag":"v1"},"kube":{"repository":"k","tag":"v2"},"pullPolicy":"Never","pullSecrets":[{"name":"s"}]}`,
+		`controller={"replicas":1,"metrics":":8080","nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}]}`,
+		`agent={"arguments":["--mtu=8950"],"clusterNetworks":["10.0.0.0/8","fd00::/48"],"nodeSelector":{"a":"b"},"tolerations":[]}`,
+		`node={"cniConfigurations":"/etc/cni","cniPlugins":"/usr/lib/cni"}`, `restrictAgents=false`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "pod-security.kubernetes.io/enforce=privileged") {
+		t.Errorf("it says %s", out)
+	}
+	if _, err := server.Run(t.Context(), "kubectl", "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=privileged"); err != nil {
+		t.Error(err)
+	}
+	agents, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].args}`)
+	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-configurations=/host/cni/net.d","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
+		t.Errorf("agents have %s %v", agents, err)
+	}
+	if _, err := upgrade(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Values that the chart does not know, or that are wrong, are refused before anything is installed.
+func TestValues(t *testing.T) {
+	tier.Slow(t)
+	for value, want := range map[string]string{
+		`controler={}`:                           "additional properties 'controler' not allowed",
+		`controller={"replicas":-1}`:             "minimum: got -1, want 0",
+		`controller={"metrics":"everywhere"}`:    "does not match pattern",
+		`images={"pullPolicy":"Sometimes"}`:      "must be one of 'Always', 'IfNotPresent', 'Never'",
+		`node={"cniPlugins":"opt/cni/bin"}`:      "does not match pattern",
+		`agent={"clusterNetworks":["10.0.0.0"]}`: "does not match pattern",
+		`agent={"arguments":"--x"}`:              "got string, want array",
+		`images={"kube":{"repository":""}}`:      "minLength: got 0, want 1",
+	} {
+		if _, err := server.Run(t.Context(), "helm", "template", folder, "--set-json", value); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\ngot  %v\nwant %s", value, err, want)
+		}
+	}
+}
+
+// An upgrade keeps the key by which gateways replicate.
+func TestKeyStays(t *testing.T) {
+	tier.Slow(t)
+	key := func() string {
+		var s corev1.Secret
+		if _, err := upgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: release + "-replication"}, &s); err != nil {
+			t.Fatal(err)
+		}
+		return string(s.Data["key"])
+	}
+	if first, second := key(), key(); first != second || len(first) != 32 {
+		t.Errorf("the key has %d bytes, and %d", len(first), len(second))
+	}
+}
+
+// Policies go, then the chart, which leaves nothing but the kinds, as Helm does.
+func TestUninstall(t *testing.T) {
+	tier.Slow(t)
+	objects(t)
+	kinds := "deployments,daemonsets,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+	left := func() string {
+		out, err := server.Run(t.Context(), "kubectl", "get", kinds, "-A", "-l", "app.kubernetes.io/instance="+release, "-o", "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := left(); !strings.Contains(out, "daemonset.apps/"+release+"-agent") {
+		t.Fatalf("there is %s", out)
+	}
+	for _, argv := range [][]string{
+		{"kubectl", "delete", "egresspolicies,clusteregresspolicies", "--all", "-A"}, {"helm", "uninstall", release, "--namespace", namespace},
+	} {
+		if _, err := server.Run(t.Context(), argv[0], argv[1:]...); err != nil {
+			t.Error(err)
+		}
+	}
+	if out := left(); out != "" {
+		t.Errorf("left: %s", out)
+	}
+	if out, err := server.Run(t.Context(), "kubectl", "get", "egresspolicies,clusteregresspolicies", "-A", "-o", "name"); err != nil || out != "" {
+		t.Errorf("left: %s %v", out, err)
+	}
+	if _, err := upgrade(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The chart is that of the program.
+func TestVersion(t *testing.T) {
+	text, err := os.ReadFile(folder + "/Chart.yaml")
+	var c struct{ Version, AppVersion string }
+	if err := errors.Join(err, yaml.Unmarshal(text, &c)); err != nil {
+		t.Fatal(err)
+	}
+	if number, _, _ := strings.Cut(program.Version(), "~"); c.Version != number || c.AppVersion != number {
+		t.Errorf("chart %+v, program %s", c, number)
+	}
+}

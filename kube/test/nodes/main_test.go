@@ -1,0 +1,41 @@
+package nodes
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/selvage/selvage/test/e2e/harness"
+)
+
+// TestMain has the program of the product's module, which is not this one.
+func TestMain(m *testing.M) {
+	if os.Geteuid() == 0 && os.Getenv("SELVAGE_TEST_BINARY") == "" {
+		dir, err := os.MkdirTemp("", "selvage-kube-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		build := exec.Command("go", "build", "-o", dir, "./cmd/selvage")
+		build.Dir = filepath.Join("..", "..", "..")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build selvage: %v\n%s", err, out)
+			os.Exit(1)
+		}
+		os.Setenv("SELVAGE_TEST_BINARY", filepath.Join(dir, "selvage"))
+	}
+	if os.Getenv(demoDir) != "" {
+		klog.SetLogger(logr.Discard())
+		ctrl.SetLogger(logr.Discard())
+	} else {
+		ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	}
+	harness.Main(m)
+}
