@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/agent"
 	"github.com/selvage/selvage/kube/internal/controller"
@@ -385,6 +386,14 @@ func (b *managed) rest(t *testing.T) {
 
 func wait(d time.Duration) { <-time.After(d) }
 
+// returns starts the API server again, and waits for what its clients make of it. They come back late: client-go waits longer and longer
+// between two tries, up to a minute.
+func (b *managed) returns(what string, try func() error) {
+	b.T.Helper()
+	b.Must(b.server.StartAPI(b.Ctx))
+	b.Must(await.Within(b.Ctx, time.Minute+await.Patience, what, try))
+}
+
 // without ends the API server, then a gateway: an open connection goes on, and the status tells of it when there is a server again.
 func (b *managed) without(t *testing.T) {
 	open := b.open(b.web1)
@@ -399,8 +408,7 @@ func (b *managed) without(t *testing.T) {
 		_, err := b.Hosts[0].Output(b.Ctx, "nft", "list", "table", "inet", "selvage_egress")
 		return err
 	})
-	b.Must(b.server.StartAPI(b.Ctx))
-	b.Fact("the gateway's status tells of it", func() error {
+	b.returns("the gateway's status tells of it", func() error {
 		g := &v1alpha1.EgressGateway{}
 		if err := b.c.Get(b.Ctx, client.ObjectKey{Name: "out"}, g); err != nil {
 			return err

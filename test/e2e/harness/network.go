@@ -138,6 +138,7 @@ func (n *Network) Fail(what string, err error) {
 			fmt.Fprintf(&b, "its log:\n%s", Tail(string(log), 20))
 		}
 	}
+	fmt.Fprintf(&b, "the kernel lost:\n%s", n.Topo.Lost(n.Ctx))
 	n.StopCaptures()
 	files, _ := filepath.Glob(filepath.Join(n.Dir, "*.pcap"))
 	fmt.Fprintf(&b, "captures: %s", strings.Join(files, " "))

@@ -25,6 +25,7 @@ type Stream struct {
 	Got      atomic.Uint64
 
 	mu    sync.Mutex
+	sent  []time.Time    // when each number was
 	times map[uint64]int // how often each number came
 	fault error          // of sending
 }
@@ -74,6 +75,9 @@ func (s *Stream) send() {
 func (s *Stream) sendOne() error {
 	var b [100]byte
 	binary.BigEndian.PutUint64(b[:], s.Sent.Load())
+	s.mu.Lock()
+	s.sent = append(s.sent, time.Now())
+	s.mu.Unlock()
 	_, err := s.sender.Write(b[:])
 	if err == nil {
 		s.Sent.Add(1)
@@ -148,15 +152,20 @@ func (n *Network) Lost(s *Stream, most int) {
 			}
 		}
 		if len(missing) > most || len(twice) > 0 || s.fault != nil {
-			return errors.Join(fmt.Errorf("missing %d: %v, twice %d: %v", len(missing), first(missing), len(twice), first(twice)), s.fault)
+			return errors.Join(fmt.Errorf("missing %d: %v, twice %d: %v", len(missing), s.first(missing), len(twice), s.first(twice)), s.fault)
 		}
 		return nil
 	})
 	s.End()
 }
 
-// first are at most twenty numbers.
-func first(numbers []uint64) []uint64 { return numbers[:min(20, len(numbers))] }
+// first are at most twenty numbers, with the times at which they were sent, as the edges' logs have them.
+func (s *Stream) first(numbers []uint64) (list []string) {
+	for _, n := range numbers[:min(20, len(numbers))] {
+		list = append(list, fmt.Sprintf("%d of %s", n, s.sent[n].UTC().Format("15:04:05.000")))
+	}
+	return list
+}
 
 // GoOn waits for a quarter of a second of each stream.
 func (n *Network) GoOn(streams []*Stream) {
