@@ -16,8 +16,8 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// batch is how many entries of a large map are read with one system call.
-const batch = 4096
+// How many entries of a map are read with one system call: at first, as most maps have few, and then.
+const firstBatch, batch = 256, 4096
 
 // walk calls do for every entry. It does not stop the data path, so an entry that
 // is added or removed meanwhile may or may not be seen.
@@ -29,14 +29,16 @@ func walk[K, V any](m kernel.Map, do func(K, V)) error {
 }
 
 // walkWhile does so until do returns false.
-func walkWhile[K, V any](m kernel.Map, do func(*K, *V) bool) error { return walkBy(m, batch, do) }
-
-// walkBy does so with so many entries a system call.
-func walkBy[K, V any](m kernel.Map, batch int, do func(*K, *V) bool) error {
-	keys, values := make([]K, batch), make([]V, batch)
+func walkWhile[K, V any](m kernel.Map, do func(*K, *V) bool) error {
+	var keys []K
+	var values []V
 	var cursor kernel.Cursor
-	for {
+	for full := true; ; {
+		if size := min(batch, max(firstBatch, 4*len(keys))); full && size > len(keys) {
+			keys, values = make([]K, size), make([]V, size)
+		}
 		n, err := m.BatchLookup(&cursor, keys, values)
+		full = n > len(keys)/2
 		for i := range n {
 			if !do(&keys[i], &values[i]) {
 				return nil

@@ -201,7 +201,7 @@ func (d *Datapath) pruneAllowed(p *plan) error {
 // that was taken meanwhile may rest on it. Each is tried.
 func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) error {
 	var unwanted []K
-	if err := walkBy(m, pruneBatch, func(k *K, _ *V) bool {
+	if err := walkWhile(m, func(k *K, _ *V) bool {
 		if _, ok := want[*k]; !ok {
 			unwanted = append(unwanted, *k)
 		}
@@ -211,9 +211,6 @@ func pruneMap[K, V comparable](m kernel.Map, want map[K]V, gone func(K) error) e
 	}
 	return deleteKeys(m, unwanted, gone)
 }
-
-// pruneBatch is how many entries are read with one system call of maps that are seldom large.
-const pruneBatch = 256
 
 // pruneDevmap is pruneMap of a map that cannot be read by batches.
 func pruneDevmap(m kernel.Map, want map[uint32]uint32) error {

@@ -63,7 +63,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-e.host.Changed():
 			e.reconcile()
 		case <-resync.C:
-			e.reconcile()
+			e.compare()
 			e.alarms.look(e)
 			e.listen()
 			e.opts.Supervisor.Status(e.inOneLine)
@@ -91,11 +91,24 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	}
 }
 
+// compareEach is how many times the edge looks at alarms until it compares everything once, where nothing is wrong.
+const compareEach = 3
+
+// compare reconciles without an event, in case one was lost. What could not be done is tried each time.
+func (e *edge) compare() {
+	e.compared++
+	if e.compared%compareEach == 0 || e.faults.Any() {
+		e.reconcile()
+	}
+}
+
 const (
 	// tickEvery is how often hosts that came to a port are told of.
 	tickEvery = 50 * time.Millisecond
-	// tickIdle is how often time passes for the data path, and reports about paths are looked for.
+	// tickIdle is how often time passes for the data path.
 	tickIdle = 200 * time.Millisecond
+	// followEvery is how often reports about paths are looked for: a look at a table of as many places as there are remotes.
+	followEvery = time.Second
 )
 
 // tickInterval is how far ticks are apart: an idle edge wakes seldom.
@@ -113,13 +126,16 @@ func (p *tickInterval) set(tick *time.Ticker, busy bool) {
 }
 
 func (e *edge) tick() {
+	if now := time.Now(); now.Sub(e.followed) >= followEvery {
+		e.followed = now
+		if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
+			e.reconcile()
+		}
+	}
 	if time.Since(e.health.evaluated) >= evaluateEvery {
 		readiness{e}.evaluate()
 	}
 	e.hostEvents.AnnounceMoves(e.state.configured.Segments)
-	if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
-		e.reconcile()
-	}
 	e.loops.Tick()
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
