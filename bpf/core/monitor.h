@@ -303,21 +303,31 @@ static __always_inline bool monitor_tell(struct monitor_event *e, __u32 slot, __
 	return monitor_send(e, slot, snaplen);
 }
 
+/*
+ * Whether the session wants the packet and is told of it. Most packets of a flood are not, and cost
+ * no call: of what is beyond the rate the session has counters only.
+ */
+static __always_inline bool monitor_chooses(const struct pkt *p, __u32 slot, __u32 why)
+{
+	struct monitor_use u;
+
+	if (!monitor_use(&u, p, slot))
+		return false;
+	if (u.m->filter.tests && !monitor_matches(&u.m->filter, p, why))
+		return false;
+	return monitor_admits(u.c, u.m, p->now_ns, why);
+}
+
 #define MONITOR_SENT 1	  /* the session got the packet as it came */
 #define MONITOR_LEAVING 2 /* the session wants the packet as it leaves */
-#define MONITOR_CHOSEN 4  /* the session is told of the packet */
 
-/* A session that may want the packet. Returns MONITOR_ flags; 0: it is done with it. */
+/* A session that wants the packet. Returns MONITOR_ flags; 0: it is done with it. */
 SUBPROGRAM int monitor_session(CTX *ctx, struct pkt *p, __u32 slot, __u32 why)
 {
 	struct monitor_use u;
 	bool sent = false;
 
 	if (!p || !monitor_use(&u, p, slot))
-		return 0;
-	if (u.m->filter.tests && !monitor_matches(&u.m->filter, p, why))
-		return 0;
-	if (!monitor_admits(u.c, u.m, p->now_ns, why))
 		return 0;
 	if (!u.e->packet)
 		monitor_next(u.e);
@@ -329,10 +339,10 @@ SUBPROGRAM int monitor_session(CTX *ctx, struct pkt *p, __u32 slot, __u32 why)
 		sent = monitor_tell(u.e, slot, u.m->snaplen, MONITOR_DROP, true);
 	}
 	if (!why && u.m->points & MONITOR_EGRESS && p->verdict != CTX_DROP)
-		return MONITOR_CHOSEN | MONITOR_LEAVING | (sent ? MONITOR_SENT : 0);
+		return MONITOR_LEAVING | (sent ? MONITOR_SENT : 0);
 	if (!sent)
 		u.c->lost++;
-	return MONITOR_CHOSEN;
+	return 0;
 }
 
 /* The same packet as it leaves. */
@@ -383,10 +393,10 @@ SUBPROGRAM int tell_monitors(CTX *ctx, struct pkt *p, __u32 sessions, __u32 why)
 	e->packet = 0;
 	p->chosen = MONITOR_ASKED;
 	for (__u32 i = 0; i < MONITORS; i++) {
-		if (sessions >> i & 1)
-			leaving[i] = monitor_session(ctx, p, i, why);
-		if (leaving[i] & MONITOR_CHOSEN)
-			p->chosen |= 1 << i;
+		if (!(sessions >> i & 1) || !monitor_chooses(p, i, why))
+			continue;
+		p->chosen |= 1 << i;
+		leaving[i] = monitor_session(ctx, p, i, why);
 		any |= leaving[i];
 	}
 	if (!(any & MONITOR_LEAVING))
