@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/selvage/selvage/kube/internal/commandline"
 )
 
 // TestGuide runs the commands that docs/guide/kubernetes-migrate.md shows. Lines of their output come in that order,
@@ -34,8 +36,8 @@ func TestGuide(t *testing.T) {
 		}
 		ran++
 		var out, errs strings.Builder
-		status := run(t.Context(), strings.Fields(args), &streams{strings.NewReader(""), &out, &errs})
-		if want := strings.Contains(shown, "nothing is written"); (status != exitOK) != want {
+		status := self.Run(t.Context(), &commands{}, strings.Fields(args), &commandline.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if want := strings.Contains(shown, "nothing is written"); (status != commandline.ExitOK) != want {
 			t.Errorf("%s: status %d\n%s", line, status, errs.String())
 		}
 		inOrder(t, line, shown, out.String()+errs.String())

@@ -12,14 +12,14 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/commandline"
 	"github.com/selvage/selvage/kube/internal/importing"
 	"github.com/selvage/selvage/kube/internal/importing/source"
 )
 
 type importCmd struct {
-	File       []string `short:"f" sep:"none" placeholder:"FILE" help:"Read manifests of this file, of all below this directory, or of standard input (-). When left out, the cluster is asked."`
-	Kubeconfig string   `placeholder:"FILE" help:"Way to the cluster. When left out, as kubectl finds it."`
-	Context    string   `placeholder:"NAME" help:"Context of that file."`
+	File []string `short:"f" sep:"none" placeholder:"FILE" help:"Read manifests of this file, of all below this directory, or of standard input (-). When left out, the cluster is asked."`
+	commandline.Cluster
 
 	UplinkInterface []string `sep:"none" placeholder:"IF[@GATEWAY]" help:"Interface by which packets leave the nodes of a gateway, or of all."`
 	VLAN            []string `name:"vlan" sep:"none" placeholder:"N[@GATEWAY]" help:"VLAN of that interface."`
@@ -41,7 +41,7 @@ func (*importCmd) Help() string {
 }
 
 // Run writes objects, and says what they lack.
-func (c *importCmd) Run(ctx context.Context, s *streams) error {
+func (c *importCmd) Run(ctx context.Context, s *commandline.Streams) error {
 	objects, err := c.read(ctx, s)
 	if err != nil {
 		return err
@@ -53,16 +53,16 @@ func (c *importCmd) Run(ctx context.Context, s *streams) error {
 	})
 	var needed importing.Needed
 	if err != nil && !errors.As(err, &needed) {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
 	if len(result.Read) == 0 {
-		return usageError{errors.New("there is no egress object of a kind that is read; see selvage-kube import --help")}
+		return commandline.UsageError{Err: errors.New("there is no egress object of a kind that is read; see selvage-kube import --help")}
 	}
 	if err := c.report(s, result); err != nil {
 		return err
 	}
 	if len(needed) > 0 {
-		return usageError{lacking(needed)}
+		return commandline.UsageError{Err: lacking(needed)}
 	}
 	out, err := result.YAML()
 	if err != nil {
@@ -71,24 +71,24 @@ func (c *importCmd) Run(ctx context.Context, s *streams) error {
 	if c.Output != "" {
 		return os.WriteFile(c.Output, out, 0o644) //nolint:gosec // manifests are no secret
 	}
-	_, err = s.out.Write(out)
+	_, err = s.Out.Write(out)
 	return err
 }
 
-func (c *importCmd) read(ctx context.Context, s *streams) ([]importing.Object, error) {
+func (c *importCmd) read(ctx context.Context, s *commandline.Streams) ([]importing.Object, error) {
 	if len(c.File) > 0 {
 		if c.Kubeconfig != "" || c.Context != "" {
-			return nil, usageError{errors.New("--kubeconfig and --context are for a cluster, and --file is without one")}
+			return nil, commandline.UsageError{Err: errors.New("--kubeconfig and --context are for a cluster, and --file is without one")}
 		}
-		objects, err := source.Files(c.File, s.in)
+		objects, err := source.Files(c.File, s.In)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, commandline.UsageError{Err: err}
 		}
 		return objects, nil
 	}
-	config, err := source.Config(c.Kubeconfig, c.Context)
+	config, _, err := c.Config()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("way to the cluster: %w", err)}
+		return nil, err
 	}
 	return source.Cluster(ctx, config)
 }
@@ -116,7 +116,7 @@ func lacking(needed importing.Needed) error {
 }
 
 // report writes what is not carried over.
-func (c *importCmd) report(s *streams, r importing.Result) error {
+func (c *importCmd) report(s *commandline.Streams, r importing.Result) error {
 	var b bytes.Buffer
 	if c.ReportFormat == "json" {
 		notes := r.Notes
@@ -142,6 +142,6 @@ func (c *importCmd) report(s *streams, r importing.Result) error {
 	if c.Report != "" {
 		return os.WriteFile(c.Report, b.Bytes(), 0o644) //nolint:gosec // as the manifests
 	}
-	_, err := s.err.Write(b.Bytes())
+	_, err := s.Err.Write(b.Bytes())
 	return err
 }

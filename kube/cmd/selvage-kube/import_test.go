@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/selvage/selvage/kube/internal/commandline"
 )
 
 const testdata = "../../internal/importing/testdata/"
@@ -13,7 +15,7 @@ const testdata = "../../internal/importing/testdata/"
 func try(t *testing.T, stdin string, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var o, e strings.Builder
-	status = run(t.Context(), append([]string{"import"}, args...), &streams{strings.NewReader(stdin), &o, &e})
+	status = self.Run(t.Context(), &commands{}, append([]string{"import"}, args...), &commandline.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e})
 	return status, o.String(), e.String()
 }
 
@@ -24,7 +26,7 @@ func TestImport(t *testing.T) {
 	}
 	flags := []string{"-f", testdata + "ovn/in", "--uplink-interface", "eth1", "--next-hop", "203.0.113.1", "--next-hop", "2001:db8:51::1@egress-assignable", "--next-hop", "203.0.113.1@egress-assignable", "--when-no-gateway", "Node"}
 	status, out, errs := try(t, "", flags...)
-	if status != exitOK || !strings.Contains(errs, "EgressIP leaving: it is not carried: it is being deleted\n") {
+	if status != commandline.ExitOK || !strings.Contains(errs, "EgressIP leaving: it is not carried: it is being deleted\n") {
 		t.Errorf("status %d:\n%s", status, errs)
 	}
 	// Hops of a named gateway come in the order of the flags.
@@ -34,7 +36,7 @@ func TestImport(t *testing.T) {
 
 	file, report := filepath.Join(t.TempDir(), "out.yaml"), filepath.Join(t.TempDir(), "report.json")
 	status, out, errs = try(t, "", append(flags, "-o", file, "--report", report, "--report-format", "json")...)
-	if status != exitOK || out != "" || errs != "" {
+	if status != commandline.ExitOK || out != "" || errs != "" {
 		t.Errorf("status %d:\n%s%s", status, out, errs)
 	}
 	text, err := os.ReadFile(report)
@@ -73,7 +75,7 @@ func TestImportFailures(t *testing.T) {
 		{"unknown flag", "", "unknown flag --colour", []string{"--colour"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if status, out, errs := try(t, c.stdin, c.args...); status != exitUsage || out != "" || !strings.Contains(errs, c.want) {
+			if status, out, errs := try(t, c.stdin, c.args...); status != commandline.ExitUsage || out != "" || !strings.Contains(errs, c.want) {
 				t.Errorf("status %d:\n%s%s", status, out, errs)
 			}
 		})

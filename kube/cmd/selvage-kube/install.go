@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/kube/internal/agent"
 	"github.com/selvage/selvage/kube/internal/cni"
+	"github.com/selvage/selvage/kube/internal/commandline"
 	"github.com/selvage/selvage/kube/internal/hold"
 )
 
@@ -32,7 +33,7 @@ func (i *installCmd) Run() error {
 		return err
 	}
 	if i.CNIPlugins == "" || i.CNIConfigurations == "" {
-		return usageError{errors.New("install needs --cni-plugins and --cni-configurations")}
+		return commandline.UsageError{Err: errors.New("install needs --cni-plugins and --cni-configurations")}
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/controller"
+	"github.com/selvage/selvage/kube/internal/networks"
 	"github.com/selvage/selvage/kube/internal/plan"
 )
 
@@ -68,7 +69,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
 	}
-	found, err := newNetworks(m.GetRESTMapper(), m.GetCache())
+	found, err := networks.New(m.GetRESTMapper(), m.GetCache())
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	b := builder.ControllerManagedBy(m).Named("node").WithOptions(ctrlcontroller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, VerifyEach),
 	})
-	for _, object := range append(controller.Watched(), found.watched()...) {
+	for _, object := range append(controller.Watched(), found.Watched()...) {
 		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
 	}
 	if err := errors.Join(a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
@@ -90,7 +91,7 @@ type agent struct {
 	Options
 	client      client.Client
 	live        client.Reader // past the cache
-	networks    networks
+	networks    networks.Finder
 	attachments *attachments
 }
 
@@ -156,26 +157,16 @@ func (a *agent) input(ctx context.Context) (plan.Input, error) {
 		in.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
 	}
 	for i := range pods.Items {
-		in.Pods = append(in.Pods, podOf(&pods.Items[i]))
+		in.Pods = append(in.Pods, plan.PodOf(&pods.Items[i]))
 	}
 	var err error
 	if len(in.Settings.Cluster) == 0 {
-		if in.Settings.Cluster, err = a.networks.find(ctx, nodes.Items); err != nil {
+		if in.Settings.Cluster, err = a.networks.Find(ctx, nodes.Items); err != nil {
 			return in, err
 		}
 	}
 	in.Host, err = a.Host(own)
 	return in, err
-}
-
-func podOf(p *corev1.Pod) plan.Pod {
-	out := plan.Pod{Namespace: p.Namespace, Name: p.Name, ServiceAccount: p.Spec.ServiceAccountName, Labels: p.Labels, HostNetwork: p.Spec.HostNetwork, Phase: p.Status.Phase}
-	for _, ip := range p.Status.PodIPs {
-		if addr, err := netip.ParseAddr(ip.IP); err == nil {
-			out.Addresses = append(out.Addresses, addr)
-		}
-	}
-	return out
 }
 
 // write writes the node's object, if what it says has changed. What the cache has may be older than what this agent has written itself:

@@ -150,7 +150,7 @@ func (a *agent) find(ctx context.Context, r *attachment) error {
 	} else if err != nil {
 		return fmt.Errorf("namespace %s: %w", r.Namespace, err)
 	}
-	p := podOf(&pod)
+	p := plan.PodOf(&pod)
 	r.pod, r.uid, r.namespace = &p, pod.UID, namespace.Labels
 	return nil
 }

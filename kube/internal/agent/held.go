@@ -115,7 +115,7 @@ func (a *agent) over(ctx context.Context, r *attachment) bool {
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, &pod)
 	switch {
 	case err == nil && pod.UID == r.uid:
-		p := podOf(&pod)
+		p := plan.PodOf(&pod)
 		r.pod, r.seen = &p, true
 		a.attachments.found(*r)
 		return late || slices.ContainsFunc(p.Addresses, r.has) || p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed

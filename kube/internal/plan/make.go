@@ -172,7 +172,7 @@ func (m *maker) add(meta metav1.ObjectMeta, spec v1alpha1.EgressPolicySpec, stat
 func (m *maker) selectPods(c *concern, within func(Pod) bool) {
 	selected := Selector(c.spec)
 	for _, pod := range m.in.Pods {
-		if pod.leaves() && within(pod) && selected(pod.Labels, pod.ServiceAccount) {
+		if pod.Leaves() && within(pod) && selected(pod.Labels, pod.ServiceAccount) {
 			c.Pods++
 			c.addrs = append(c.addrs, pod.Addresses...)
 		}
@@ -255,8 +255,8 @@ func isEdgeOf(p netip.Prefix, a netip.Addr) bool {
 	return a.Is4() && p.Bits() < 31 && p.Contains(a) && (a == p.Masked().Addr() || !p.Contains(a.Next()))
 }
 
-// leaves reports whether a pod may be steered: it has addresses of its own, and is not over.
-func (p Pod) leaves() bool {
+// Leaves reports whether a pod may be steered: it has addresses of its own, and is not over.
+func (p Pod) Leaves() bool {
 	return !p.HostNetwork && len(p.Addresses) > 0 && p.Phase != corev1.PodSucceeded && p.Phase != corev1.PodFailed
 }
 

@@ -336,7 +336,7 @@ func FuzzMake(f *testing.F) {
 		}
 		for _, c := range in.Policies {
 			for _, pod := range in.Pods {
-				if pod.Namespace == c.Namespace && Selects(c.Spec.Pods)(pod.Labels) && pod.leaves() && !steered(p, c.Namespace+"/"+c.Name, pod.Addresses[0]) {
+				if pod.Namespace == c.Namespace && Selects(c.Spec.Pods)(pod.Labels) && pod.Leaves() && !steered(p, c.Namespace+"/"+c.Name, pod.Addresses[0]) {
 					t.Fatalf("pod %s/%s of policy %s is not steered", pod.Namespace, pod.Name, c.Name)
 				}
 			}

@@ -40,6 +40,17 @@ type Pod struct {
 	Phase                           corev1.PodPhase
 }
 
+// PodOf is what of a pod counts.
+func PodOf(p *corev1.Pod) Pod {
+	out := Pod{Namespace: p.Namespace, Name: p.Name, ServiceAccount: p.Spec.ServiceAccountName, Labels: p.Labels, HostNetwork: p.Spec.HostNetwork, Phase: p.Status.Phase}
+	for _, ip := range p.Status.PodIPs {
+		if addr, err := netip.ParseAddr(ip.IP); err == nil {
+			out.Addresses = append(out.Addresses, addr)
+		}
+	}
+	return out
+}
+
 // Host is what the node's kernel has.
 type Host struct {
 	Underlay string                    // interface of the node's address

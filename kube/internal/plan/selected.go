@@ -60,7 +60,7 @@ func Selects(s *metav1.LabelSelector) func(labels.Set) bool {
 
 // Selected reports whether any policy selects a pod, whether or not a gateway can serve it.
 func Selected(in Input, pod Pod) bool {
-	if !pod.leaves() {
+	if !pod.Leaves() {
 		return false
 	}
 	for i := range in.Policies {

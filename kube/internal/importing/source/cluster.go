@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/selvage/selvage/kube/internal/importing"
 )
@@ -34,13 +33,6 @@ var resources = []resource{
 
 // pageSize is how many objects the API server sends at a time.
 const pageSize = 500
-
-// Config finds a cluster as kubectl does: by the file, else KUBECONFIG, else ~/.kube/config, else as a pod of it.
-func Config(kubeconfig, name string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
-}
 
 // Cluster lists the egress objects of a cluster. A kind that it does not have is none.
 func Cluster(ctx context.Context, config *rest.Config) (all []importing.Object, err error) {

@@ -138,21 +138,3 @@ func TestCluster(t *testing.T) {
 		t.Errorf("without permission: %v", err)
 	}
 }
-
-// TestConfig finds a cluster by a file.
-func TestConfig(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1:6443"}},{"name":"d","cluster":{"server":"https://192.0.2.2:6443"}}],
-"contexts":[{"name":"a","context":{"cluster":"c","user":"u"}},{"name":"b","context":{"cluster":"d","user":"u"}}],"users":[{"name":"u","user":{}}]}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, host := range map[string]string{"": "https://192.0.2.1:6443", "b": "https://192.0.2.2:6443"} {
-		if config, err := source.Config(file, name); err != nil || config.Host != host {
-			t.Errorf("context %q: %v, %v", name, config, err)
-		}
-	}
-	if _, err := source.Config(file, "none"); err == nil {
-		t.Error("a context that is not there is taken")
-	}
-}

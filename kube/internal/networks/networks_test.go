@@ -1,4 +1,4 @@
-package agent
+package networks
 
 import (
 	"context"
@@ -7,13 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// listed is a cache with one object of each kind.
+// listed is a reader with one object of each kind.
 type listed struct {
-	cache.Cache
+	client.Reader
 	objects map[string]map[string]any
 }
 
@@ -47,11 +46,11 @@ func TestNetworks(t *testing.T) {
 		"all destinations, and no network": {[]corev1.Node{node("192.0.2.1")}, map[string]map[string]any{"IPPool": {"cidr": "0.0.0.0/0"}, "CiliumNode": {"ipam": "none"}}, "no network of the cluster is known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := networks{cache: listed{objects: c.objects}}
-			for kind := range networkKinds {
+			n := Finder{reader: listed{objects: c.objects}}
+			for kind := range kinds {
 				n.kinds = append(n.kinds, kind)
 			}
-			got, err := n.find(t.Context(), c.nodes)
+			got, err := n.Find(t.Context(), c.nodes)
 			if text := fmt.Sprint(got); err == nil && text != c.want || err != nil && err.Error()[:min(len(c.want), len(err.Error()))] != c.want {
 				t.Errorf("%s %v, want %s", text, err, c.want)
 			}

@@ -1,4 +1,6 @@
-package agent
+// Package networks finds the networks of a cluster, which pods reach as themselves: of nodes and their pods, of services, and those that
+// CNI plugins have objects for. Agents steer nothing that is for them.
+package networks
 
 import (
 	"context"
@@ -11,28 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// networkKinds are objects that tell of networks of a cluster, and the field that has them.
-var networkKinds = map[schema.GroupVersionKind][]string{
+// kinds are objects that tell of networks of a cluster, and the field that has them.
+var kinds = map[schema.GroupVersionKind][]string{
 	{Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR"}: {"spec", "cidrs"},
 	{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}:  {"spec", "cidr"},
 	{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}:          {"spec", "ipam", "podCIDRs"},
 }
 
-// networks finds the networks of a cluster, which pods reach as themselves: of nodes and their pods, of services, and those that CNI
-// plugins tell of.
-type networks struct {
-	kinds []schema.GroupVersionKind // those that the API server has
-	cache cache.Cache
+// Finder finds them.
+type Finder struct {
+	kinds  []schema.GroupVersionKind // those that the API server has
+	reader client.Reader
 }
 
-// newNetworks asks which kinds there are.
-func newNetworks(m meta.RESTMapper, c cache.Cache) (networks, error) {
-	n := networks{cache: c}
-	for kind := range networkKinds {
+// New asks which kinds there are. Their objects are read by r.
+func New(m meta.RESTMapper, r client.Reader) (Finder, error) {
+	n := Finder{reader: r}
+	for kind := range kinds {
 		switch _, err := m.RESTMapping(kind.GroupKind(), kind.Version); {
 		case meta.IsNoMatchError(err):
 		case err != nil:
@@ -44,8 +44,8 @@ func newNetworks(m meta.RESTMapper, c cache.Cache) (networks, error) {
 	return n, nil
 }
 
-// watched are objects of the kinds.
-func (n networks) watched() (list []client.Object) {
+// Watched are objects of the kinds.
+func (n Finder) Watched() (list []client.Object) {
 	for _, kind := range n.kinds {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(kind)
@@ -54,8 +54,8 @@ func (n networks) watched() (list []client.Object) {
 	return list
 }
 
-// find has as few networks as tell the same, and fails where none is known: packets between pods would leave the cluster.
-func (n networks) find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, error) {
+// Find has as few networks as tell the same, and fails where none is known: packets between pods would leave the cluster.
+func (n Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, error) {
 	var all netipx.IPSetBuilder
 	known := 0
 	add := func(texts ...string) {
@@ -73,11 +73,11 @@ func (n networks) find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix
 	for _, kind := range n.kinds {
 		objects := &unstructured.UnstructuredList{}
 		objects.SetGroupVersionKind(kind)
-		if err := n.cache.List(ctx, objects, client.UnsafeDisableDeepCopy); err != nil {
+		if err := n.reader.List(ctx, objects, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 		}
 		for _, o := range objects.Items {
-			path := networkKinds[kind]
+			path := kinds[kind]
 			one, _, _ := unstructured.NestedString(o.Object, path...) // one or the other
 			several, _, _ := unstructured.NestedStringSlice(o.Object, path...)
 			add(append(several, one)...)

@@ -1,0 +1,109 @@
+// Package commandline is what the programs' command lines have in common.
+//
+// Answers go to standard output, everything else to standard error, one line for each problem, and the exit status is 0 for success,
+// 1 for a failure and 2 for wrong usage.
+package commandline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/selvage/selvage/internal/program"
+)
+
+// Exit statuses.
+const (
+	ExitOK = iota
+	ExitFailure
+	ExitUsage
+)
+
+// Streams is where commands read and write.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// UsageError is a mistake of the caller rather than a failure.
+type UsageError struct{ Err error }
+
+// Error implements error.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the mistake itself.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// ErrPrinted ends, as a failure, a command whose answer has said what is wrong.
+var ErrPrinted = errors.New("the answer says what is wrong")
+
+// Program is a command line.
+type Program struct {
+	Name, Description string
+	Vars              kong.Vars
+}
+
+// Main runs the command of the process's arguments, and exits.
+func (p Program) Main(commands any) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	status := p.Run(ctx, commands, os.Args[1:], &Streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(status)
+}
+
+// Run runs a command and returns the exit status. Commands may ask for a context and for *Streams.
+func (p Program) Run(ctx context.Context, commands any, args []string, s *Streams) int {
+	err := p.run(ctx, commands, args, s)
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrPrinted):
+		return ExitFailure
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(s.Err, "%s: %s\n", p.Name, line)
+	}
+	if errors.As(err, new(UsageError)) {
+		return ExitUsage
+	}
+	return ExitFailure
+}
+
+func (p Program) run(ctx context.Context, commands any, args []string, s *Streams) error {
+	parser, err := kong.New(commands,
+		kong.Name(p.Name),
+		kong.Description(p.Description),
+		kong.Writers(s.Out, s.Err),
+		p.Vars,
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(s),
+	)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return UsageError{err}
+	}
+	return command.Run()
+}
+
+// Version is a command.
+type Version struct{}
+
+// Run prints it.
+func (Version) Run(s *Streams) error {
+	_, err := fmt.Fprintln(s.Out, program.Version())
+	return err
+}
