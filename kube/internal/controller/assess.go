@@ -253,19 +253,23 @@ func (a *assessment) conclude(p *policy) {
 
 // lacks is what a node's tables lack of a policy, "" when nothing.
 func (a *assessment) lacks(p *policy, node string, pods int) string {
-	report := a.reports[node]
 	if _, ok := a.ready[node]; !ok {
 		return "there is no such node"
 	}
+	return Lacks(a.reports[node], p.key, *p.ObjectMeta, pods)
+}
+
+// Lacks is what a node's tables lack of a policy, by the node's report, nil when there is none; "" when nothing.
+func Lacks(report *v1alpha1.EgressNode, key string, policy metav1.ObjectMeta, pods int) string {
 	if report == nil {
 		return "its agent has not reported yet"
 	}
 	for _, has := range report.Status.Policies {
-		if has.Policy != p.key || has.UID != string(p.UID) {
+		if has.Policy != key || has.UID != string(policy.UID) {
 			continue
 		}
 		switch {
-		case has.Generation != p.Generation:
+		case has.Generation != policy.Generation:
 			return fmt.Sprintf("it has generation %d", has.Generation)
 		case !has.Programmed:
 			return cmp.Or(has.Message, "not programmed")

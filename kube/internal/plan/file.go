@@ -13,6 +13,9 @@ import (
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 )
 
+// PodPort is the port of an edge by which packets of the node's pods come in.
+const PodPort = router
+
 // router is the one of an edge, between the node and the networks outside. The node's end of the pair is at a port in a segment of
 // its own, not at an uplink: what comes in by an uplink is never asked about by policies.
 const router = "pods"

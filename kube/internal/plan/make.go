@@ -158,10 +158,10 @@ func (m *maker) collect() (err error) {
 
 func (m *maker) add(meta metav1.ObjectMeta, spec v1alpha1.EgressPolicySpec, status v1alpha1.EgressPolicyStatus, within func(Pod) bool) {
 	c := &concern{rank: RankOf(meta, spec), spec: spec, status: status, gateway: m.gateways[spec.Gateway], members: m.members[spec.Gateway], Policy: Policy{
-		Key: meta.Name, UID: string(meta.UID), Generation: meta.Generation, EdgeName: edgeName("c", meta.Name), Cluster: meta.Namespace == "", Gateway: spec.Gateway,
+		Key: meta.Name, UID: string(meta.UID), Generation: meta.Generation, EdgeName: PolicyName(meta.Namespace, meta.Name), Cluster: meta.Namespace == "", Gateway: spec.Gateway,
 	}}
 	if !c.Cluster {
-		c.Key, c.EdgeName = meta.Namespace+"/"+meta.Name, edgeName("p", meta.Namespace, meta.Name)
+		c.Key = meta.Namespace + "/" + meta.Name
 	}
 	m.selectPods(c, within)
 	c.Member = c.gateway != nil && m.isMember(c.gateway)

@@ -22,6 +22,14 @@ func edgeName(kind string, words ...string) string {
 	return name[:nameMost-len(end)] + end
 }
 
+// PolicyName is a policy's name at edges.
+func PolicyName(namespace, name string) string {
+	if namespace == "" {
+		return edgeName("c", name)
+	}
+	return edgeName("p", namespace, name)
+}
+
 // EdgeName is the name of a node's edge, and of the node as a remote of others: the node's own where that is a DNS label, as an
 // edge's name has to be; else its first label and a part of its hash.
 func EdgeName(node string) string {

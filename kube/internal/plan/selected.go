@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,35 @@ func Selector(spec v1alpha1.EgressPolicySpec) func(labels.Set, string) bool {
 	return func(set labels.Set, account string) bool {
 		return matches(set) && (len(spec.ServiceAccounts) == 0 || slices.Contains(spec.ServiceAccounts, account))
 	}
+}
+
+// Decision is what a policy says of a destination.
+type Decision int
+
+// Decisions of a policy that selects a pod.
+const (
+	// Passes leaves the destination to later policies.
+	Passes Decision = iota
+	// Decides has packets go to the gateway.
+	Decides
+	// Excepts has packets go as without this policy, and without those after it.
+	Excepts
+)
+
+// Decide is what a policy that selects a pod says of a destination, as what steers the node's packets does.
+func Decide(spec v1alpha1.EgressPolicySpec, to netip.Addr) Decision {
+	in := func(p netip.Prefix) bool { return p.Contains(to) }
+	family := func(p netip.Prefix) bool { return p.Addr().Is4() == to.Is4() }
+	all := networks(spec.To)
+	switch {
+	case len(all) > 0 && !slices.ContainsFunc(all, family):
+		return Passes
+	case slices.ContainsFunc(networks(spec.Except), in):
+		return Excepts
+	case len(all) == 0 || slices.ContainsFunc(all, in):
+		return Decides
+	}
+	return Passes
 }
 
 // Selects makes a selector a function; without one it selects all. One that cannot be read, which the API server does not let
