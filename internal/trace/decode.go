@@ -55,6 +55,12 @@ func Source(frame []byte) string {
 	return f.src.String()
 }
 
+// Addrs are source and destination of a frame's packet, of the outermost one where it is in a tunnel; invalid of what is not IP.
+func Addrs(frame []byte) (src, dst netip.Addr) {
+	f, _ := parse(frame)
+	return f.addrs[0], f.addrs[1]
+}
+
 // frame is what parse found; slices end where the frame or the packet does.
 type frame struct {
 	dst, src  overlay.MAC

@@ -2,7 +2,11 @@
 // server has: of what packets do it knows what agents have reported.
 package why
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Way is what becomes of packets.
 type Way string
@@ -22,6 +26,8 @@ type Answer struct {
 	Pod         Pod    `json:"pod"`
 	Destination string `json:"destination,omitempty"`
 	Way         Way    `json:"way"`
+	// Steered reports whether the pod's node leads its packets to the edge. What it does not drops or leaves there, as Way says.
+	Steered bool `json:"steered"`
 	// Addresses are those with one of which the pod leaves by a gateway.
 	Addresses []string `json:"addresses,omitempty"`
 	// Policy is the one that decides, nil when none does.
@@ -104,4 +110,12 @@ type Node struct {
 	Programmed bool   `json:"programmed"` // its tables have the policy, with all of its pods
 	Lacks      string `json:"lacks,omitempty"`
 	Pods       int32  `json:"pods"` // of the policy, in the tables
+}
+
+// Names are those of the policy, the first "" where it is of the cluster.
+func (p *Policy) Names() (namespace, name string) {
+	if namespace, name, is := strings.Cut(p.Key, "/"); is {
+		return namespace, name
+	}
+	return "", p.Key
 }

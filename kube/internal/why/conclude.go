@@ -18,7 +18,7 @@ func (e *explainer) conclude() {
 		e.Problems = append(e.Problems, fmt.Sprintf("node %s, where the pod is: %s", n.Name, n.Lacks))
 	}
 	e.conditions()
-	e.Way = ByGateway
+	e.Way, e.Steered = ByGateway, true
 	lost, byNode := e.lost()
 	if lost == "" {
 		e.owners()
@@ -27,7 +27,7 @@ func (e *explainer) conclude() {
 		return
 	}
 	e.Problems = append(e.Problems, e.decider.title()+": "+lost)
-	e.Way, e.Addresses = Dropped, nil
+	e.Way, e.Addresses, e.Steered = Dropped, nil, !byNode && e.inFile()
 	text := "does not leave, and its packets are dropped"
 	if byNode {
 		e.Way, text = ByNode, "leaves as its node "+e.Pod.Node
@@ -53,6 +53,11 @@ func (e *explainer) lost() (why string, byNode bool) {
 		return "no node of gateway " + e.Gateway.Name + " serves", byNode
 	}
 	return "", false
+}
+
+// inFile reports whether the edge may have the policy for what is asked about: it drops packets then, and otherwise the node does.
+func (e *explainer) inFile() bool {
+	return e.Gateway != nil && e.decider.status.VNI != 0 && len(e.decider.status.Addresses) > 0 && (len(e.given()) > 0 || len(e.decider.spec.To) == 0)
 }
 
 // conditions are problems where the policy itself is not accepted; others are told, as they may be about other pods.

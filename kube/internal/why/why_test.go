@@ -21,7 +21,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // objects are a pod whose policy is in force.
 func objects() *Objects {
-	condition := func(kind string) metav1.Condition { return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind} }
+	condition := func(kind string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind}
+	}
 	report := func(name string, pods int32) v1alpha1.EgressNode {
 		return v1alpha1.EgressNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.EgressNodeStatus{
 			Policies:   []v1alpha1.NodePolicy{{Policy: "shop/web", UID: "u1", Generation: 3, Pods: pods, Programmed: true}},
@@ -109,7 +111,10 @@ func TestExplain(t *testing.T) {
 			o.clusterPolicy("all", nil)
 			o.clusterPolicy("not", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}})
 		}, ByGateway, 0},
-		{"earlier one for other destinations", outside, func(o *Objects) { o.another("partner", 10, "192.0.2.0/24", "2001:db8::/32"); o.clusterPolicy("all", nil) }, ByGateway, 0},
+		{"earlier one for other destinations", outside, func(o *Objects) {
+			o.another("partner", 10, "192.0.2.0/24", "2001:db8::/32")
+			o.clusterPolicy("all", nil)
+		}, ByGateway, 0},
 		{"first for some destinations", "", func(o *Objects) { o.spec().To = []v1alpha1.Network{"203.0.113.0/24"}; o.another("rest", 2000) }, ByGateway, 0},
 		{"only for some destinations", "", func(o *Objects) { o.spec().To = []v1alpha1.Network{"203.0.113.0/24"} }, ByGateway, 0},
 		{"not to there", outside, func(o *Objects) { o.spec().To = []v1alpha1.Network{"192.0.2.0/24"} }, ByNode, 0},

@@ -47,6 +47,8 @@ type Server struct {
 	etcd, api *process
 	etcdPort  int
 	port      int
+	// Plugins is a folder of plugins of kubectl; none without.
+	Plugins string
 }
 
 // Start runs both and waits until the API server is ready.
@@ -242,19 +244,21 @@ func (s *Server) Requests() (out []Request, err error) {
 }
 
 // Kubeconfig is a file by which programs reach the server as an administrator.
-func (s *Server) Kubeconfig() (string, error) {
+func (s *Server) Kubeconfig() (string, error) { return s.KubeconfigAs("kubeconfig", s.Admin()) }
+
+// KubeconfigAs is a file of that name by which programs reach the server as by does.
+func (s *Server) KubeconfigAs(file string, by *rest.Config) (string, error) {
 	const name = "cluster"
 	c := clientcmdapi.NewConfig()
-	by := s.Admin()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: by.Host, InsecureSkipTLSVerify: true}
 	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: by.BearerToken}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	c.CurrentContext = name
-	file := filepath.Join(s.dir, "kubeconfig")
+	file = filepath.Join(s.dir, file)
 	return file, clientcmd.WriteToFile(*c, file)
 }
 
-// Run runs kubectl or helm as an administrator, and is what it says.
+// Run runs kubectl or helm as an administrator, and is what it says on standard output and error.
 func (s *Server) Run(ctx context.Context, name string, argv ...string) (string, error) {
 	program, err := Program(ctx, name)
 	if err != nil {
@@ -266,6 +270,9 @@ func (s *Server) Run(ctx context.Context, name string, argv ...string) (string, 
 	}
 	cmd := exec.CommandContext(ctx, program, argv...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+config, "HOME="+s.dir) // and no file of the user's
+	if s.Plugins != "" {
+		cmd.Env = append(cmd.Env, "PATH="+s.Plugins+":"+os.Getenv("PATH"))
+	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(argv, " "), err, out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -104,9 +105,12 @@ func (b *managed) as(account string, pod *corev1.Pod) *rest.Config {
 // agentPod is the pod that a node's agent would be in.
 func (b *managed) agentPod(h *topo.Host) *corev1.Pod {
 	name := dut.EdgeName(h)
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name, Namespace: namespace}, Spec: corev1.PodSpec{
-		NodeName: name, ServiceAccountName: release + "-agent", HostNetwork: true, Containers: []corev1.Container{{Name: "c", Image: "none"}},
-	}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "selvage", "app.kubernetes.io/component": "agent"}},
+		Spec: corev1.PodSpec{
+			NodeName: name, ServiceAccountName: release + "-agent", HostNetwork: true, Containers: []corev1.Container{{Name: "edge", Image: "none"}, {Name: "agent", Image: "none"}},
+		},
+	}
 }
 
 // start has the agent of a node run.
@@ -171,6 +175,7 @@ func (b *managed) create() {
 				b.Must(h.AddAddrs("eth1", a))
 			}
 		}
+		b.kubelet(h).Describe(&n.Status)
 		objects = append(objects, n)
 		for _, p := range b.pods[h.Name] {
 			o := &corev1.Pod{
@@ -196,6 +201,24 @@ func (b *managed) create() {
 			b.Must(b.c.Status().Update(b.Ctx, o))
 		}
 	}
+}
+
+// kubelet is that of a node, whose containers are the node itself.
+func (b *managed) kubelet(h *topo.Host) *apiserver.Kubelet {
+	k := apiserver.NewKubelet(func(ctx context.Context, container string, argv []string, stdout, stderr io.Writer) error {
+		if container != "edge" || argv[0] != "selvage" {
+			return fmt.Errorf("container %s has no program %s", container, argv[0])
+		}
+		out, err := h.Output(ctx, append([]string{harness.Program}, argv[1:]...)...)
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return err
+		}
+		_, err = stdout.Write(out)
+		return err
+	})
+	b.T.Cleanup(k.Close)
+	return k
 }
 
 // podNetworks are those of a node.
@@ -269,10 +292,13 @@ func TestCluster(t *testing.T) {
 	b.leaves(b.web2, "udp", harness.Outside6, egress6)
 	b.leaves(b.db1, "tcp", harness.Outside4, b.Tep(1))
 
+	p := b.plugin()
+	t.Run("asked why", p.asked)
 	t.Run("a label changes", b.labelled)
 	t.Run("behind the agent's back", b.behindTheBack)
 	t.Run("at rest", b.rest)
 	t.Run("without an API server", b.without)
+	t.Run("asked why, without a gateway", p.killed)
 }
 
 // labelled has one more pod be the policy's: that is no time in which nodes say that something is amiss.

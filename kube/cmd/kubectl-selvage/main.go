@@ -1,0 +1,29 @@
+// Command kubectl-selvage is a plugin of kubectl: it says why a pod leaves the cluster with the address that it leaves with, and what
+// edges do with its packets.
+//
+// The exit status is 0 when the pod leaves as its policy says, or as its node where none selects it, 1 when something keeps it from
+// that or the question could not be answered, and 2 for wrong usage.
+package main
+
+import (
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/selvage/selvage/kube/internal/commandline"
+)
+
+type commands struct {
+	Why     whyCmd              `cmd:"" help:"Say why a pod leaves with the address that it leaves with."`
+	Trace   traceCmd            `cmd:"" help:"Ask the edges what becomes of a packet of a pod. Nothing is sent."`
+	Version commandline.Version `cmd:"" help:"Print the version."`
+}
+
+var self = commandline.Program{
+	Name: "kubectl-selvage", Description: "Egress addresses of pods: why a pod has which. The exit status is 0 when the pod leaves as its policy says, " +
+		"1 when something keeps it from that, which is printed, and 2 for wrong usage.",
+}
+
+func main() {
+	ctrl.SetLogger(logr.Discard())
+	self.Main(&commands{})
+}
