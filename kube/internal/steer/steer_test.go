@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/plan"
 	"github.com/selvage/selvage/kube/internal/steer"
 	"github.com/selvage/selvage/lab/topo"
@@ -212,13 +214,14 @@ func TestWays(t *testing.T) {
 }
 `))
 	s.must(s.node.AddRoute("u0", netip.MustParsePrefix("10.244.2.0/24"), netip.MustParseAddr("192.0.2.9")))
-	s.apply([]plan.Steer{
+	steering := []plan.Steer{
 		{Policy: "one", Pods: both, To: prefixes("198.51.100.0/24", "2001:db8:1::/48"), Except: prefixes("198.51.100.128/25", "2001:db8:1:8::/64"), Gateway: "out"},
 		{Policy: "two", Pods: addrs("10.244.1.3"), Gateway: "out"},
 		{Policy: "three", Pods: both, To: prefixes("203.0.113.0/24", "198.51.100.0/24"), Gateway: "away", NodeWhenGone: true},
 		{Policy: "four", Pods: both, To: prefixes("192.88.99.0/24"), Gateway: "away"},
 		{Policy: "five", Pods: both, To: prefixes("203.0.113.0/24", "10.0.0.0/8"), Gateway: "out"},
-	}, "away")
+	}
+	s.apply(steering, "away")
 	for to, want := range map[string]string{
 		"198.51.100.1":     toEdge + " 198.51.100.1",
 		"198.51.100.200":   byNode + " 198.51.100.200", // except of the first
@@ -237,7 +240,34 @@ func TestWays(t *testing.T) {
 		if got := fmt.Sprintf("%s %s", way, dest); got != want || from != both[0] && from != both[1] {
 			t.Errorf("to %s: by %s, from %s; want by %s", to, got, from, want)
 		}
+		if said := s.decided(steering, both[0], dest); said != way {
+			t.Errorf("to %s: by %s; by plan.Decide it would be by %s", to, way, said)
+		}
 	}
+}
+
+// decided is by which way a pod's packet goes, as plan.Decide has it.
+func (s *site) decided(steering []plan.Steer, pod, to netip.Addr) string {
+	words := func(list []netip.Prefix) (out []v1alpha1.Network) {
+		for _, p := range list {
+			out = append(out, v1alpha1.Network(p.String()))
+		}
+		return out
+	}
+	if slices.ContainsFunc(s.Cluster, func(p netip.Prefix) bool { return p.Contains(to) }) {
+		return byNode
+	}
+	for _, p := range steering {
+		decision := plan.Decide(v1alpha1.EgressPolicySpec{To: words(p.To), Except: words(p.Except)}, to)
+		switch {
+		case !slices.Contains(p.Pods, pod) || decision == plan.Passes:
+		case decision == plan.Excepts || p.NodeWhenGone:
+			return byNode
+		default:
+			return toEdge
+		}
+	}
+	return byNode
 }
 
 // While there is no edge, what is sent to it ends there.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,15 +103,14 @@ func (b *managed) as(account string, pod *corev1.Pod) *rest.Config {
 	return config
 }
 
-// agentPod is the pod that a node's agent would be in.
+// agentPod is the pod that a node's agent would be in, as the chart's DaemonSet has it.
 func (b *managed) agentPod(h *topo.Host) *corev1.Pod {
-	name := dut.EdgeName(h)
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "selvage", "app.kubernetes.io/component": "agent"}},
-		Spec: corev1.PodSpec{
-			NodeName: name, ServiceAccountName: release + "-agent", HostNetwork: true, Containers: []corev1.Container{{Name: "edge", Image: "none"}, {Name: "agent", Image: "none"}},
-		},
-	}
+	b.T.Helper()
+	of, name := &appsv1.DaemonSet{}, dut.EdgeName(h)
+	b.Must(b.c.Get(b.Ctx, client.ObjectKey{Namespace: namespace, Name: release + "-agent"}, of))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name, Namespace: namespace, Labels: of.Spec.Template.Labels}, Spec: of.Spec.Template.Spec}
+	pod.Spec.NodeName = name
+	return pod
 }
 
 // start has the agent of a node run.
@@ -279,6 +279,7 @@ func (b *managed) programmed(pods int, nodes string) {
 // An API server, the controller and agents make it so; what forwards needs none of them; and what agents say is what the tables have.
 func TestCluster(t *testing.T) {
 	t.Parallel()
+	built := buildPlugin(t)
 	b := newManaged(t)
 	defer b.dump()
 	b.gateway()
@@ -292,7 +293,7 @@ func TestCluster(t *testing.T) {
 	b.leaves(b.web2, "udp", harness.Outside6, egress6)
 	b.leaves(b.db1, "tcp", harness.Outside4, b.Tep(1))
 
-	p := b.plugin()
+	p := b.plugin(built())
 	t.Run("asked why", p.asked)
 	t.Run("a label changes", b.labelled)
 	t.Run("behind the agent's back", b.behindTheBack)

@@ -23,13 +23,29 @@ type plugin struct {
 	kubeconfig string
 }
 
-func (b *managed) plugin() *plugin {
-	b.T.Helper()
-	b.server.Plugins = b.T.TempDir()
-	build := exec.CommandContext(b.Ctx, "go", "build", "-o", filepath.Join(b.server.Plugins, "kubectl-selvage"), "../../cmd/kubectl-selvage")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.T.Fatalf("build kubectl-selvage: %v\n%s", err, out)
+// buildPlugin begins to build it; the function is the folder, when it is there.
+func buildPlugin(t *testing.T) (folder func() string) {
+	t.Helper()
+	dir, built := t.TempDir(), make(chan error, 1)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "kubectl-selvage"), "../../cmd/kubectl-selvage")
+	go func() {
+		out, err := build.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("build kubectl-selvage: %w\n%s", err, out)
+		}
+		built <- err
+	}()
+	return func() string {
+		if err := <-built; err != nil {
+			t.Fatal(err)
+		}
+		return dir
 	}
+}
+
+func (b *managed) plugin(folder string) *plugin {
+	b.T.Helper()
+	b.server.Plugins = folder
 	b.kubectl("apply", "-f", "../../examples/kubectl-selvage.yaml")
 	const user = "user"
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: release + "-" + user, Namespace: namespace}}
@@ -90,7 +106,7 @@ func (p *plugin) asked(t *testing.T) {
 	}
 }
 
-// killed is after the end of a gateway, and then of the other.
+// killed is after the end of a gateway.
 func (p *plugin) killed(t *testing.T) {
 	p.Fact("kubectl selvage why says who has the address", func() error {
 		if said, status := p.says("why", "web1"); status != 0 || !strings.Contains(said, "edge3 serving>gone at") || !strings.Contains(said, "1 of 2 nodes serve") {
