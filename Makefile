@@ -22,8 +22,8 @@ build: ## build bin/selvage and bin/selvage-lab; needs Go only
 	$(release) -o bin/ ./cmd/selvage ./cmd/selvage-lab
 
 .PHONY: build-kube
-build-kube: ## build bin/selvage-kube, for a cluster; needs Go only
-	cd kube && CGO_ENABLED=0 ../$(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/program.Release=$(version)' -o ../bin/ ./cmd/selvage-kube
+build-kube: ## build bin/selvage-kube and the plugin bin/kubectl-selvage, for a cluster; needs Go only
+	cd kube && CGO_ENABLED=0 ../$(go) build -trimpath -ldflags '-s -w -X github.com/selvage/selvage/internal/program.Release=$(version)' -o ../bin/ ./cmd/selvage-kube ./cmd/kubectl-selvage
 
 .PHONY: build-places
 build-places: ## build bin/selvage-lab-linux-ARCH, which the lab copies to machines of another architecture

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
 )
 
 // Text writes an answer for people.
@@ -89,7 +91,7 @@ func (g *Gateway) rows(row func(name, format string, args ...any)) {
 		if len(n.Addresses) > 0 {
 			has = "has " + strings.Join(n.Addresses, ", ")
 		}
-		if n.Message != "" {
+		if n.Message != "" && n.State != string(v1alpha1.Serving) {
 			has += ": " + n.Message
 		}
 		if n.Lacks != "" {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/kube/internal/why"
+	"github.com/selvage/selvage/kube/test/guide"
 	"github.com/selvage/selvage/lab/dut"
 )
 
@@ -61,7 +62,7 @@ func (b *managed) plugin(folder string) *plugin {
 	return &plugin{b, file}
 }
 
-// says is what kubectl selvage says, without the names that the lab gave to nodes, and its exit status.
+// says is what kubectl selvage says, with the names of the guide for nodes, and its exit status.
 func (p *plugin) says(argv ...string) (said string, status int) {
 	p.T.Helper()
 	out, err := p.server.Run(p.Ctx, "kubectl", append(append([]string{"selvage"}, argv...), "-n", "shop", "--kubeconfig", p.kubeconfig)...)
@@ -71,7 +72,8 @@ func (p *plugin) says(argv ...string) (said string, status int) {
 	} else {
 		p.Must(err)
 	}
-	return strings.ReplaceAll(out, strings.TrimSuffix(dut.EdgeName(p.Hosts[0]), p.Hosts[0].Name), ""), status
+	out = strings.ReplaceAll(out, strings.TrimSuffix(dut.EdgeName(p.Hosts[0]), p.Hosts[0].Name), "")
+	return strings.NewReplacer("edge1", "node1", "edge2", "node2", "edge3", "gw1", "edge4", "gw2").Replace(out), status
 }
 
 // expect has it say all of these, with an exit status.
@@ -91,14 +93,23 @@ func (p *plugin) expect(t *testing.T, status int, argv []string, words ...string
 
 // asked is of pods with and without a policy.
 func (p *plugin) asked(t *testing.T) {
-	p.expect(t, 0, []string{"why", "web1"}, "pod shop/web1 leaves as 198.51.100.20 or 2001:db8:51::20: EgressPolicy shop/web decides, by gateway out\n", "on node edge1: 10.1.0.1, fd00:1::1", "2 of 2 nodes serve")
-	p.expect(t, 0, []string{"why", "db1", "203.0.113.1"}, "pod shop/db1, to 203.0.113.1, leaves as its node edge1, by the CNI plugin's own masquerade: no policy selects it")
+	p.expect(t, 0, []string{"why", "db1", "203.0.113.1"}, "pod shop/db1, to 203.0.113.1, leaves as its node node1, by the CNI plugin's own masquerade: no policy selects it")
 	p.expect(t, 0, []string{"why", "web1", "10.96.0.10"}, "goes as itself: 10.96.0.0/16 is a network of the cluster")
-	p.expect(t, 0, []string{"trace", "web1", "203.0.113.1:443"}, "leads the packet to its edge", "edge of node edge1\n", "it leaves as 198.51.100.20\n")
 	p.expect(t, 0, []string{"trace", "web2", "2001:db8:cafe::1"}, "it leaves as 2001:db8:51::20\n")
 	p.expect(t, 0, []string{"trace", "db1", "203.0.113.1:443"}, "no policy selects it\nthe packet does not come to an edge\n")
 	p.expect(t, 2, []string{"trace", "web1", "203.0.113.1", "--proto", "udp"}, "udp needs a port")
 	p.expect(t, 1, []string{"why", "nobody"}, `pods "nobody" not found`)
+	shown := 0
+	for _, c := range guide.Commands(t, "../../../docs/guide/kubernetes.md") {
+		if argv, is := strings.CutPrefix(c.Line, "kubectl selvage "); is {
+			shown++
+			said, _ := p.says(strings.Fields(argv)...)
+			guide.InOrder(t, c.Line, c.Shown, said)
+		}
+	}
+	if shown != 2 {
+		t.Errorf("the guide shows %d commands", shown)
+	}
 	said, _ := p.says("why", "web1", "-o", "json")
 	var a why.Answer
 	if err := json.Unmarshal([]byte(said), &a); err != nil || a.Way != why.ByGateway || len(a.Problems) > 0 {
@@ -109,11 +120,11 @@ func (p *plugin) asked(t *testing.T) {
 // killed is after the end of a gateway.
 func (p *plugin) killed(t *testing.T) {
 	p.Fact("kubectl selvage why says who has the address", func() error {
-		if said, status := p.says("why", "web1"); status != 0 || !strings.Contains(said, "edge3 serving>gone at") || !strings.Contains(said, "1 of 2 nodes serve") {
+		if said, status := p.says("why", "web1"); status != 0 || !strings.Contains(said, "gw1 serving>gone at") || !strings.Contains(said, "1 of 2 nodes serve") {
 			return fmt.Errorf("status %d\n%s", status, said)
 		}
 		return nil
 	})
-	p.expect(t, 0, []string{"why", "web1", "203.0.113.1"}, "leaves as 198.51.100.20", "  edge3", "Gone, has none of the addresses", "Serving, has 198.51.100.20")
-	p.expect(t, 0, []string{"trace", "web1", "203.0.113.1:443", "--proto", "udp", "--sport", "5000"}, "edge of node edge4\n", "it leaves as 198.51.100.20\n")
+	p.expect(t, 0, []string{"why", "web1", "203.0.113.1"}, "leaves as 198.51.100.20", "  gw1", "Gone, has none of the addresses", "Serving, has 198.51.100.20")
+	p.expect(t, 0, []string{"trace", "web1", "203.0.113.1:443", "--proto", "udp", "--sport", "5000"}, "edge of node gw2\n", "it leaves as 198.51.100.20\n")
 }
