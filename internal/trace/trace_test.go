@@ -206,3 +206,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Of a packet in a tunnel the outer addresses count.
+func TestAddrs(t *testing.T) {
+	for words, want := range map[string]string{
+		"tcp 10.0.0.1:1 > 10.1.0.2:80 syn":    "10.0.0.1 10.1.0.2",
+		"icmp 2001:db8::1 > 2001:db8::2":      "2001:db8::1 2001:db8::2",
+		"udp 192.0.2.1:5 > 192.0.2.2:4789 80": "192.0.2.1 192.0.2.2",
+		"raw 0x88b5 46":                       "invalid IP invalid IP",
+	} {
+		p, err := Parse(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, dst := Addrs(p.Frame(Ether{}))
+		if got := src.String() + " " + dst.String(); got != want {
+			t.Errorf("%s: %s", words, got)
+		}
+	}
+	if src, dst := Addrs(nil); src.IsValid() || dst.IsValid() {
+		t.Errorf("of nothing: %s %s", src, dst)
+	}
+}

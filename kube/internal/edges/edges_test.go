@@ -1,13 +1,21 @@
 package edges
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	utilexec "k8s.io/utils/exec"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -69,5 +77,49 @@ func TestNetworks(t *testing.T) {
 		if got := fmt.Sprint(list, " ", err); got != c.want {
 			t.Errorf("%v: %s, want %s", c.args, got, c.want)
 		}
+	}
+}
+
+// container answers commands, as the container of an edge does.
+type container struct{}
+
+func (container) ExecInContainer(
+	_ context.Context, _, _, name string, argv []string, _ io.Reader, out, err io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
+	if argv[1] == "fail" {
+		fmt.Fprintln(err, "selvage: the edge does not answer")
+		return utilexec.CodeExitError{Err: errors.New("exit status 1"), Code: 1}
+	}
+	_, failed := fmt.Fprintf(out, "%s: %s", name, strings.Join(argv, " "))
+	return failed
+}
+
+// Where somebody on the way knows no WebSocket, SPDY is used; what a command says of its failure is the error.
+func TestAsk(t *testing.T) {
+	sockets := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/selvage-system/pods/agent-n1/exec" {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Header.Get("Upgrade") == "websocket" {
+			sockets++
+			http.Error(w, "no such protocol", http.StatusBadRequest)
+			return
+		}
+		v := r.URL.Query()
+		remotecommand.ServeExec(w, r, container{}, "", "", v.Get("container"), v["command"], &remotecommand.Options{Stdout: true, Stderr: true}, time.Minute, time.Minute, remotecommand.SupportedStreamingProtocols)
+	}))
+	defer server.Close()
+	e := Edges{config: &rest.Config{Host: server.URL}, pods: []corev1.Pod{*agent("selvage-system", "n1"), *agent("selvage-system", "n2")}}
+	out, err := e.Ask(t.Context(), "n1", "trace", "icmp a > b")
+	if want := "edge: selvage trace icmp a > b --edge n1"; err != nil || string(out) != want || sockets != 1 {
+		t.Errorf("%q, %v, %d WebSockets were tried; want %s", out, err, sockets, want)
+	}
+	if _, err := e.Ask(t.Context(), "n1", "fail"); err == nil || err.Error() != "node n1: run fail in pod selvage-system/agent-n1: selvage: the edge does not answer" {
+		t.Errorf("%v", err)
+	}
+	if _, err := e.Ask(t.Context(), "n2", "trace"); err == nil || !strings.Contains(err.Error(), "not find the requested resource") && !strings.Contains(err.Error(), "404") {
+		t.Errorf("%v", err)
 	}
 }
