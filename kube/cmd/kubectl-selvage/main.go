@@ -13,9 +13,10 @@ import (
 )
 
 type commands struct {
-	Why     whyCmd              `cmd:"" help:"Say why a pod leaves with the address that it leaves with."`
-	Trace   traceCmd            `cmd:"" help:"Ask the edges what becomes of a packet of a pod. Nothing is sent."`
-	Version commandline.Version `cmd:"" help:"Print the version."`
+	Why   whyCmd   `cmd:"" help:"Say why a pod leaves with the address that it leaves with."`
+	Trace traceCmd `cmd:"" help:"Ask the edges what becomes of a packet of a pod. Nothing is sent."`
+
+	commandline.Version
 }
 
 var self = commandline.Program{

@@ -17,12 +17,14 @@ import (
 )
 
 type commands struct {
-	Controller controllerCmd       `cmd:"" help:"Give out addresses and VNIs, and tell in status what became of gateways and policies."`
-	Agent      agentCmd            `cmd:"" help:"Have the edge of this node, and what leads its pods to it, be what the API server says."`
-	Install    installCmd          `cmd:"" help:"Have new pods of this node wait for their policies: make this program a CNI plugin."`
-	Remove     removeCmd           `cmd:"" help:"Take away what leads pods of this node to its edge, and the CNI plugin."`
-	Import     importCmd           `cmd:"" help:"Write other projects' egress objects as those of Selvage."`
-	Version    commandline.Version `cmd:"" help:"Print the version."`
+	Controller controllerCmd `cmd:"" help:"Give out addresses and VNIs, and tell in status what became of gateways and policies."`
+	Agent      agentCmd      `cmd:"" help:"Have the edge of this node, and what leads its pods to it, be what the API server says."`
+	Install    installCmd    `cmd:"" help:"Have new pods of this node wait for their policies: make this program a CNI plugin."`
+	Remove     removeCmd     `cmd:"" help:"Take away what leads pods of this node to its edge, and the CNI plugin."`
+	Check      checkCmd      `cmd:"" help:"Say whether an installation works: its controller and the edge of each node."`
+	Import     importCmd     `cmd:"" help:"Write other projects' egress objects as those of Selvage."`
+
+	commandline.Version
 }
 
 func main() {

@@ -81,7 +81,7 @@ func (p Program) run(ctx context.Context, commands any, args []string, s *Stream
 		kong.Name(p.Name),
 		kong.Description(p.Description),
 		kong.Writers(s.Out, s.Err),
-		p.Vars,
+		p.Vars, kong.Vars{"version": program.Line(p.Name)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(s),
@@ -99,11 +99,7 @@ func (p Program) run(ctx context.Context, commands any, args []string, s *Stream
 	return command.Run()
 }
 
-// Version is a command.
-type Version struct{}
-
-// Run prints it.
-func (Version) Run(s *Streams) error {
-	_, err := fmt.Fprintln(s.Out, program.Version())
-	return err
+// Version is the flag that prints it, of all commands.
+type Version struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
 }
