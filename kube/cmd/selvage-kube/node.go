@@ -59,6 +59,7 @@ type agentCmd struct {
 	State       string         `default:"${state}" placeholder:"DIR" help:"Folder, the same in the node's file system, of what the CNI plugin knows while there is no agent."`
 	// CNIConfigurations is chaining's, without what an agent does not do.
 	CNIConfigurations string `name:"cni-configurations" placeholder:"DIR" help:"Folder of CNI configurations, in whose first list the installed CNI plugin is kept."`
+	Sysctls           string `default:"/proc/sys" placeholder:"DIR" help:"Where the node's /proc/sys may be written; that of a container may not."`
 	steering
 	listeners
 }
@@ -68,6 +69,7 @@ func (a *agentCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.Sysctls = a.Sysctls
 	by, err := ctrl.GetConfig()
 	if err != nil {
 		return err

@@ -9,12 +9,14 @@
 package steer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -31,6 +33,7 @@ type Config struct {
 	Table   int            // of routes
 	Rule    int            // priority of the rule
 	Cluster []netip.Prefix // destinations that are never steered
+	Sysctls string         // folder of the node's, or "" for /proc/sys, which is read-only in most containers
 }
 
 // Default are a mark, a table and a rule that no CNI plugin in wide use has: kube-proxy marks with 0xc000, Calico with 0xffff0000,
@@ -52,7 +55,7 @@ func (s Steerer) Setup() error {
 	}
 	for _, a := range s.Link.HostAddrs {
 		if a.Addr().Is6() {
-			if err := sysctl("net/ipv6/conf/"+s.Link.Host+"/disable_ipv6", "0"); err != nil {
+			if err := s.sysctl("net/ipv6/conf/"+s.Link.Host+"/disable_ipv6", "0"); err != nil {
 				return err
 			}
 		}
@@ -66,7 +69,7 @@ func (s Steerer) Setup() error {
 		// While there is no edge, packets end here: the node would send them into the pair again, until their TTL is used up.
 		{"net/ipv4/conf/" + s.Link.Edge + "/forwarding", "0"}, {"net/ipv6/conf/" + s.Link.Edge + "/disable_ipv6", "1"},
 	} {
-		if err := sysctl(set[0], set[1]); err != nil {
+		if err := s.sysctl(set[0], set[1]); err != nil {
 			return err
 		}
 	}
@@ -167,8 +170,8 @@ func nft(ctx context.Context, script string) error {
 	return nil
 }
 
-func sysctl(key, value string) error {
-	path := "/proc/sys/" + key
+func (s Steerer) sysctl(key, value string) error {
+	path := filepath.Join(cmp.Or(s.Sysctls, "/proc/sys"), key)
 	if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == value {
 		return nil // it may be read-only here
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -523,4 +525,40 @@ func bench(b *testing.B) (*topo.Host, steer.Steerer) {
 		b.Fatal(err)
 	}
 	return h, steer.Steerer{Config: steer.Default(pair, 1450, prefixes("10.244.0.0/16"))}
+}
+
+// In a container /proc/sys is read-only; what is set up goes by another mount of the node's.
+func TestSysctlsOfAContainer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	writable := t.TempDir()
+	s.must(os.Mkdir(filepath.Join(writable, "net"), 0o755))
+	s.must(s.node.Do(func() error { // on a thread that nobody else gets
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		for _, m := range []struct {
+			from, to string
+			flags    uintptr
+		}{
+			{"", "/", unix.MS_REC | unix.MS_PRIVATE}, {"/proc/sys/net", filepath.Join(writable, "net"), unix.MS_BIND},
+			{"/proc/sys", "/proc/sys", unix.MS_BIND}, {"", "/proc/sys", unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY},
+		} {
+			if err := unix.Mount(m.from, m.to, "", m.flags, ""); err != nil {
+				return fmt.Errorf("mount %s: %w", m.to, err)
+			}
+		}
+		if err := s.Setup(); !errors.Is(err, unix.EROFS) {
+			t.Errorf("while it is read-only: %v", err)
+		}
+		s.Sysctls = writable
+		return s.Setup()
+	}))
+	s.must(s.node.Do(func() error {
+		got, err := os.ReadFile("/proc/sys/net/ipv4/conf/selvage0/rp_filter")
+		if strings.TrimSpace(string(got)) != "2" {
+			t.Errorf("rp_filter is %q", got)
+		}
+		return err
+	}))
 }

@@ -32,7 +32,7 @@ func TestInstall(t *testing.T) {
 		t.Error(err)
 	}
 	agents, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].args}`)
-	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-configurations=/host/cni/net.d","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
+	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
 		t.Errorf("agents have %s %v", agents, err)
 	}
 	if _, err := upgrade(t.Context()); err != nil {
