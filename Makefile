@@ -31,7 +31,7 @@ build-places: ## build bin/selvage-lab-linux-ARCH, which the lab copies to machi
 	GOARCH=arm64 $(release) -o bin/selvage-lab-linux-arm64 ./cmd/selvage-lab
 
 .PHONY: packages
-packages: ## build deb, rpm and OCI images, with SBOM and checksums, into dist/; ARCH=amd64 for its deb and rpm alone
+packages: ## build deb, rpm, OCI images and the Helm chart, with SBOM and checksums, into dist/; ARCH=amd64 for its deb and rpm alone
 	scripts/dist.sh $(ARCH)
 
 .PHONY: packages-check

@@ -32,7 +32,7 @@ set_of() {
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;
 	boot) printf '%s\n' mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 mke2fs:e2fsprogs ;;
-	packages) printf '%s\n' lintian:lintian rpm:rpm mmdebstrap:mmdebstrap skopeo:skopeo podman:podman runc:runc zsh:zsh fish:fish ;;
+	packages) printf '%s\n' lintian:lintian rpm:rpm mmdebstrap:mmdebstrap skopeo:skopeo podman:podman runc:runc containerd:containerd zsh:zsh fish:fish ;;
 	*) die "unknown set $1; the sets are demo, app, test, platforms, lint, generate, boot and packages" ;;
 	esac
 }

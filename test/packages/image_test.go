@@ -29,30 +29,35 @@ func release(t *testing.T) string {
 }
 
 // The packages of a commit are the same, built twice in clones of other names; skopeo reads the images, podman
-// runs an edge from one; the SBOMs name what the programs are linked from, with licences.
+// runs an edge from one, and what the chart runs from another; the SBOMs name what the programs are linked from, with licences.
 func TestRelease(t *testing.T) {
 	tier.Long(t, holds)
 	needs(t, "skopeo", "packages")
 	out := release(t)
 	for _, arch := range []string{"amd64", "arm64"} {
-		for _, program := range []string{"selvage", "selvage-lab"} {
-			said := output(t, "skopeo", "inspect", "--override-arch", arch, "oci-archive:"+the(t, out+"/"+program+"_*_oci.tar"))
-			for _, want := range []string{`"Architecture": "` + arch + `"`, `"org.opencontainers.image.title": "` + program + `"`} {
+		for program, linked := range map[string]string{"selvage": "cilium/ebpf", "selvage-lab": "cilium/ebpf", "selvage-kube": "vishvananda/netlink"} {
+			from := "oci-archive:" + the(t, out+"/"+program+"_*_oci.tar")
+			said := output(t, "skopeo", "inspect", "--override-arch", arch, from) + output(t, "skopeo", "inspect", "--config", "--override-arch", arch, from)
+			said = strings.Join(strings.Fields(said), "")
+			for _, want := range []string{`"Architecture":"` + arch + `"`, `"org.opencontainers.image.title":"` + program + `"`, `"Entrypoint":["/usr/bin/` + program + `"]`} {
 				if !strings.Contains(said, want) {
 					t.Errorf("%s for %s has no %s:\n%s", program, arch, want, said)
 				}
 			}
-			checkBill(t, the(t, out+"/"+program+"_*_"+arch+".cdx.json"), arch)
+			checkBill(t, the(t, out+"/"+program+"_*_"+arch+".cdx.json"), arch, linked)
 		}
 	}
 	outputIn(t, out, nil, "sha256sum", "--check", "--quiet", "SHA256SUMS")
 	output(t, "skopeo", "copy", "-q", "--all", "oci-archive:"+the(t, out+"/selvage_*_oci.tar"), "dir:"+t.TempDir())
 	t.Run("Container", func(t *testing.T) { runContainer(t, the(t, out+"/selvage_*_oci.tar")) })
+	t.Run("Containerd", func(t *testing.T) { importImages(t, out) })
+	t.Run("Kube", func(t *testing.T) { checkKube(t, out) })
+	t.Run("Chart", func(t *testing.T) { checkChart(t, out) })
 	t.Run("LabContainer", func(t *testing.T) { runLabContainer(t, the(t, out+"/selvage-lab_*_oci.tar")) })
 }
 
-// checkBill checks that an SBOM has the program's modules, each with a licence, and Go's library.
-func checkBill(t *testing.T, path, arch string) {
+// checkBill checks that an SBOM has the program's modules, one of them by name, each with a licence, and Go's library.
+func checkBill(t *testing.T, path, arch, linked string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -78,7 +83,7 @@ func checkBill(t *testing.T, path, arch string) {
 			t.Errorf("%s: %s has no licence", path, c.PURL)
 		}
 	}
-	for _, want := range []string{"pkg:golang/github.com/cilium/ebpf@v", "pkg:golang/github.com/alecthomas/kong@v", "pkg:golang/std@", "goarch=" + arch + "&"} {
+	for _, want := range []string{"pkg:golang/github.com/" + linked + "@v", "pkg:golang/github.com/alecthomas/kong@v", "pkg:golang/std@", "goarch=" + arch + "&"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("%s has no %s", path, want)
 		}
@@ -135,7 +140,7 @@ var limits = []string{"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:10
 func runContainer(t *testing.T, archive string) {
 	p := newPodman(t)
 	image := p.load(archive)
-	if !strings.HasPrefix(image, "localhost/selvage:") {
+	if !strings.HasPrefix(image, "ghcr.io/selvage/selvage:") {
 		t.Errorf("the image is called %s", image)
 	}
 	name := fmt.Sprintf("oci-%d", os.Getpid())

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -20,17 +23,37 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imagePrograms are the programs in each image. The lab runs edges.
-var imagePrograms = map[string][]string{
-	"selvage":     {"selvage"},
-	"selvage-lab": {"selvage", "selvage-lab"},
+// container is what an image has.
+type container struct {
+	programs []string // the last is what it runs
+	licenses []string // their files in the repository
+	folders  []entry  // besides those of each
+	debian   string   // program of pinned packages of Debian, with all that it needs
+	license  string   // of all of it, in SPDX's words
 }
 
-// images makes an OCI archive of each program: an index with an image for each architecture.
+const ourLicense = "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)"
+
+var (
+	ourLicenses = []string{"LICENSE", "bpf/LICENSE", "bpf/LICENSE.GPL-2.0"}
+	edgeFolders = []entry{folder("etc/selvage", 0o755), folder("var/lib/selvage", 0o700)}
+)
+
+// containers are the images, by name. The lab runs edges; the agent of a cluster's nodes runs nft.
+var containers = map[string]container{
+	"selvage":     {programs: []string{"selvage"}, licenses: ourLicenses, folders: edgeFolders, license: ourLicense},
+	"selvage-lab": {programs: []string{"selvage", "selvage-lab"}, licenses: ourLicenses, folders: edgeFolders, license: ourLicense},
+	"selvage-kube": {
+		programs: []string{"selvage-kube"}, licenses: ourLicenses[:1], debian: "usr/sbin/nft",
+		license: "Apache-2.0 AND GPL-2.0-only AND GPL-2.0-or-later AND LGPL-2.1-or-later AND (LGPL-3.0-or-later OR GPL-2.0-or-later) AND MIT AND BSD-3-Clause AND X11",
+	},
+}
+
+// images makes an OCI archive of each: an index with an image for each architecture.
 func (s source) images(out string) error {
-	for _, program := range programs {
-		if err := s.image(out, program); err != nil {
-			return fmt.Errorf("image of %s: %w", program, err)
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		if err := s.image(out, name); err != nil {
+			return fmt.Errorf("image of %s: %w", name, err)
 		}
 	}
 	return nil
@@ -59,7 +82,10 @@ func (s source) image(out, program string) error {
 	if err != nil {
 		return err
 	}
-	err = at.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": program + ":" + s.tag()}))
+	err = at.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": program + ":" + s.tag(),
+		"io.containerd.image.name":          registry + program + ":" + s.tag(), // what ctr images import calls it: as the chart does
+	}))
 	if err != nil {
 		return err
 	}
@@ -67,30 +93,47 @@ func (s source) image(out, program string) error {
 }
 
 func (s source) imageFor(program, arch string) (v1.Image, error) {
-	files, err := s.layer(program, arch)
-	if err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
-		tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		return nil, err
-	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err = mutate.Append(image, mutate.Addendum{
-		Layer:   layer,
-		History: v1.History{Created: v1.Time{Time: s.time}, CreatedBy: "make packages"},
-	})
+	add := func(files []byte, by string, at time.Time) error {
+		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+			tarball.WithMediaType(types.OCILayer))
+		if err != nil {
+			return err
+		}
+		image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: at}, CreatedBy: by}})
+		return err
+	}
+	if needed := containers[program].debian; needed != "" { // first: it is the same in many versions
+		p, debs, err := s.debian(arch)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := linked(needed, debs)
+		if err != nil {
+			return nil, err
+		}
+		files, err := layerOf(append(entries, link("lib", "usr/lib"), link("lib64", "usr/lib64")), p.time)
+		if err == nil {
+			err = add(files, "make packages: "+needed+" of Debian", p.time)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	files, err := s.layer(program, arch)
+	if err == nil {
+		err = add(files, "make packages", s.time)
+	}
 	if err != nil {
 		return nil, err
 	}
-	file, err := image.ConfigFile()
+	config, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
-	file = file.DeepCopy()
-	file.Architecture, file.OS, file.Created = arch, "linux", v1.Time{Time: s.time}
-	file.Config = v1.Config{
+	config = config.DeepCopy()
+	config.Architecture, config.OS, config.Created = arch, "linux", v1.Time{Time: s.time}
+	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/bin/" + program},
 		Env:        []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		WorkingDir: "/",
@@ -101,29 +144,38 @@ func (s source) imageFor(program, arch string) (v1.Image, error) {
 			"org.opencontainers.image.revision":    s.commit,
 			"org.opencontainers.image.created":     s.time.Format("2006-01-02T15:04:05Z07:00"),
 			"org.opencontainers.image.source":      homepage,
-			"org.opencontainers.image.licenses":    "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)",
+			"org.opencontainers.image.licenses":    containers[program].license,
 		},
 	}
-	return mutate.ConfigFile(image, file)
+	return mutate.ConfigFile(image, config)
 }
 
-// entry is a file or, without content, a directory of a layer.
+// entry is a file, a directory or a symbolic link of a layer.
 type entry struct {
 	name    string
 	mode    int64
 	content []byte
+	link    string
+	kind    byte // of package tar
 }
 
-// layer is the whole of an image's files: the programs are linked statically and need nothing else.
+func file(name string, mode int64, content []byte) entry {
+	return entry{name, mode, content, "", tar.TypeReg}
+}
+
+func folder(name string, mode int64) entry { return entry{name, mode, nil, "", tar.TypeDir} }
+
+func link(name, to string) entry { return entry{name, 0o777, nil, to, tar.TypeSymlink} }
+
+// layer are our files of an image. The programs are linked statically. 65532 is whom those run as that need no root.
 func (s source) layer(program, arch string) ([]byte, error) {
-	entries := []entry{
-		{"etc", 0o755, nil}, {"etc/selvage", 0o755, nil},
-		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/sbin/nologin\n")}, {"etc/group", 0o644, []byte("root:x:0:\n")},
-		{"root", 0o700, nil}, {"run", 0o755, nil}, {"tmp", 0o1777, nil}, {"usr", 0o755, nil}, {"usr/bin", 0o755, nil},
-		{"usr/share", 0o755, nil}, {"usr/share/licenses", 0o755, nil},
-		{"var", 0o755, nil}, {"var/lib", 0o755, nil}, {"var/lib/selvage", 0o700, nil},
-	}
-	for _, name := range imagePrograms[program] {
+	c := containers[program]
+	entries := append([]entry{
+		file("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")),
+		file("etc/group", 0o644, []byte("root:x:0:\nnonroot:x:65532:\n")),
+		folder("root", 0o700), folder("run", 0o755), folder("tmp", 0o1777),
+	}, c.folders...)
+	for _, name := range c.programs {
 		content, err := os.ReadFile(s.program(name, arch))
 		if err != nil {
 			return nil, err
@@ -132,21 +184,33 @@ func (s source) layer(program, arch string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry{"usr/bin/" + name, 0o755, content}, entry{"usr/share/licenses/" + name, 0o755, nil},
-			entry{"usr/share/licenses/" + name + "/THIRD-PARTY", 0o644, notices})
-		for _, license := range []string{"LICENSE", "bpf/LICENSE", "bpf/LICENSE.GPL-2.0"} {
+		entries = append(entries, file("usr/bin/"+name, 0o755, content), file("usr/share/licenses/"+name+"/THIRD-PARTY", 0o644, notices))
+		for _, license := range c.licenses {
 			text, err := os.ReadFile(filepath.Join(s.root, license))
 			if err != nil {
 				return nil, err
 			}
-			entries = append(entries, entry{"usr/share/licenses/" + name + "/" + strings.ReplaceAll(license, "/", "-"), 0o644, text})
+			entries = append(entries, file("usr/share/licenses/"+name+"/"+strings.ReplaceAll(license, "/", "-"), 0o644, text))
 		}
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return layerOf(entries, s.time)
+}
+
+// layerOf writes entries in order, with the directories that they are in, all of one time and root's.
+func layerOf(entries []entry, at time.Time) ([]byte, error) {
+	byName := map[string]entry{}
+	for _, e := range entries {
+		byName[e.name] = e
+		for dir := path.Dir(e.name); dir != "."; dir = path.Dir(dir) {
+			if _, there := byName[dir]; !there {
+				byName[dir] = folder(dir, 0o755)
+			}
+		}
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, e := range entries {
-		if err := s.write(w, e); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if err := write(w, byName[name], at); err != nil {
 			return nil, err
 		}
 	}
@@ -154,10 +218,10 @@ func (s source) layer(program, arch string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func (s source) write(w *tar.Writer, e entry) error {
-	h := &tar.Header{Name: e.name, Mode: e.mode, ModTime: s.time, Size: int64(len(e.content)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
-	if e.content == nil {
-		h.Typeflag, h.Name = tar.TypeDir, e.name+"/"
+func write(w *tar.Writer, e entry, at time.Time) error {
+	h := &tar.Header{Name: e.name, Mode: e.mode, ModTime: at, Size: int64(len(e.content)), Typeflag: e.kind, Linkname: e.link, Format: tar.FormatPAX}
+	if e.kind == tar.TypeDir {
+		h.Name += "/"
 	}
 	if err := w.WriteHeader(h); err != nil {
 		return err
@@ -174,19 +238,19 @@ func (s source) archive(dir, to string) error {
 	}
 	defer f.Close()
 	w := tar.NewWriter(f)
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir {
+	err = filepath.WalkDir(dir, func(from string, d fs.DirEntry, err error) error {
+		if err != nil || from == dir {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
+		name, err := filepath.Rel(dir, from)
 		if err != nil || d.IsDir() {
-			return cmp.Or(err, s.write(w, entry{name: name, mode: 0o755}))
+			return cmp.Or(err, write(w, folder(name, 0o755), s.time))
 		}
-		content, err := os.ReadFile(path)
+		content, err := os.ReadFile(from)
 		if err != nil {
 			return err
 		}
-		return s.write(w, entry{name, 0o644, content})
+		return write(w, file(name, 0o644, content), s.time)
 	})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Command build makes packages of programs that are built: deb, rpm and OCI images, for each architecture.
+// Command build makes packages of programs that are built: deb, rpm and OCI images, for each architecture, and the Helm chart.
 //
 // Its one invariant: the same input files, version and time make the same bytes. It is a module of its own,
 // so that what it needs burdens nobody who installs Selvage. scripts/dist.sh runs it.
@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&s.version, "version", "", "version, as dpkg and rpm sort it")
 	flag.StringVar(&s.commit, "commit", "", "commit that the programs are built from")
 	flag.Int64Var(&epoch, "epoch", 0, "time of that commit, in seconds since 1970")
-	only := flag.String("only", "", "make packages for this architecture alone, and no images")
+	only := flag.String("only", "", "make deb and rpm for this architecture alone, or the chart alone: chart")
 	flag.Parse()
 	s.time = time.Unix(epoch, 0).UTC()
 	if err := s.build(out, *only); err != nil {
@@ -48,19 +48,36 @@ func main() {
 }
 
 func (s source) build(out, only string) error {
-	if s.root == "" || s.work == "" || out == "" || s.version == "" {
-		return errors.New("-root, -work, -out and -version are needed")
+	if s.root == "" || out == "" || s.version == "" {
+		return errors.New("-root, -out and -version are needed")
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	if only != "" {
+	switch only {
+	case "":
+	case "chart":
+		return s.chart(out)
+	default:
 		return s.packages(out, only)
 	}
 	for _, arch := range architectures {
 		if err := s.packages(out, arch); err != nil {
 			return err
 		}
+	}
+	for name, c := range containers {
+		for _, arch := range architectures {
+			if c.debian == "" {
+				continue
+			}
+			if err := s.bill(out, name, arch); err != nil {
+				return fmt.Errorf("SBOM of %s: %w", name, err)
+			}
+		}
+	}
+	if err := s.chart(out); err != nil {
+		return err
 	}
 	return s.images(out)
 }

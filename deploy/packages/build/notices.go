@@ -12,6 +12,9 @@ import (
 	"golang.org/x/mod/module"
 )
 
+// ours is the repository's module.
+const ours = "github.com/selvage/selvage"
+
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|unlicense)([-.].*)?$`)
 
 // notices are the licences of the modules that a program is linked from, and of Go's library: by most of
@@ -28,6 +31,9 @@ func notices(program string) ([]byte, error) {
 		return nil, err
 	}
 	for _, dep := range build.Deps {
+		if dep.Path == ours { // of the module kube, whose licence is another file already
+			continue
+		}
 		if dep.Replace != nil {
 			dep = dep.Replace
 		}

@@ -15,9 +15,10 @@ import (
 const (
 	maintainer = "Selvage maintainers <maintainers@selvage.dev>"
 	homepage   = "https://github.com/selvage/selvage"
+	registry   = "ghcr.io/selvage/" // as the chart's values.yaml says
 )
 
-// about is what the packages of a program say of it.
+// about is what the packages and images of a program say of it.
 var about = map[string]struct{ summary, text string }{
 	"selvage": {
 		"Overlay network edge in eBPF",
@@ -32,6 +33,7 @@ var about = map[string]struct{ summary, text string }{
 			"throughput, latency, loss and CPU time of data paths side by side: a plain\n" +
 			"bridge, the kernel's VXLAN, Open vSwitch, Selvage. It writes reports.",
 	},
+	"selvage-kube": {summary: "Egress addresses for pods of a Kubernetes cluster: controller, agent and CNI plugin"},
 }
 
 func (s source) writePackage(out, format, program, arch string, contents files.Contents) error {
@@ -73,7 +75,7 @@ func (s source) info(format, program, arch string, contents files.Contents) *nfp
 	}
 	if format == "rpm" {
 		info.Description, info.Release = about[program].text, "1"
-		info.License = "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)"
+		info.License = ourLicense
 	}
 	switch program {
 	case "selvage":
