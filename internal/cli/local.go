@@ -32,6 +32,7 @@ type edgeCmd struct {
 	StateDir     string    `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration, and a drain."`
 	PinRoot      string    `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
 	RemoveAtExit bool      `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
+	RemoveIf     string    `name:"remove-at-exit-if" env:"SELVAGE_REMOVE_AT_EXIT_IF" placeholder:"FILE" help:"The same, if this file is there when the process ends."`
 	KeepDataPath movedFlag `hidden:"" help:"stopping an edge keeps its data path; --remove-at-exit removes it"`
 
 	Timing    bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
@@ -78,10 +79,10 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		LostLogLines: log.Lost,
 		LogLevels:    log.Levels,
 		Version:      program.Version(),
-		RemoveAtExit: c.RemoveAtExit,
-		Timing:       c.Timing,
-		Name:         c.Name,
-		Supervisor:   supervise.FromEnvironment(os.Getenv, os.Getpid()),
+		RemoveAtExit: c.RemoveAtExit, RemoveAtExitIf: c.RemoveIf,
+		Timing:     c.Timing,
+		Name:       c.Name,
+		Supervisor: supervise.FromEnvironment(os.Getenv, os.Getpid()),
 	})
 }
 

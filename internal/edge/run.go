@@ -67,6 +67,8 @@ type RunOptions struct {
 	// RemoveAtExit removes the data path when ctx ends, and undoes the changes of the host. Without it they stay:
 	// the next Run of the same edge takes them over, Remove removes them.
 	RemoveAtExit bool
+	// RemoveAtExitIf is RemoveAtExit where this file is there when ctx ends; "": never.
+	RemoveAtExitIf string
 	// LostLogLines is how many lines of the log nobody took; nil: none are lost.
 	LostLogLines func() uint64
 	// Supervisor hears when the data path forwards, and that the loop turns; nil is nobody.
@@ -221,9 +223,14 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	broken := e.loop(ctx, hangup, srv.Failed())
 	end()
 	probedEdge{e}.endTrial()
-	remove := broken == nil && opts.RemoveAtExit
+	remove := broken == nil && opts.removesAtExit()
 	e.stopping(remove)
 	return errors.Join(broken, srv.Stop(), e.stop(remove), endEvents(remove))
+}
+
+// removesAtExit is asked at the end.
+func (o RunOptions) removesAtExit() bool {
+	return o.RemoveAtExit || o.RemoveAtExitIf != "" && anyExists([]string{o.RemoveAtExitIf})
 }
 
 // remember takes what a former process left, and says why its file was passed over.

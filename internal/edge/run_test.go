@@ -92,6 +92,26 @@ func TestStopKeepsDataPath(t *testing.T) {
 	wantOnly(t, w.opts.RuntimeDir, "a.events")
 }
 
+// Who is to go for good says so while the edge runs.
+func TestStopRemovesIf(t *testing.T) {
+	for _, wanted := range []bool{true, false} {
+		w := newWorld(t)
+		w.opts.RemoveAtExit, w.opts.RemoveAtExitIf = false, filepath.Join(t.TempDir(), "leave")
+		_, stop := w.run()
+		if wanted {
+			if err := os.WriteFile(w.opts.RemoveAtExitIf, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if removed := w.called("remove") > 0; removed != wanted {
+			t.Errorf("with the file %t the data path is removed: %t", wanted, removed)
+		}
+	}
+}
+
 func TestStopReportsWhatItCouldNotUndo(t *testing.T) {
 	w := newWorld(t)
 	w.failing["remove"] = errFake
