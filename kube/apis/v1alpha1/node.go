@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // EgressNode is what the agent of a node reads back from its edge. It has the node's name, and is written when something
-// changed, never because time passed.
+// changed, never because time passed. Its spec is for who takes Selvage away from the node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -16,7 +16,15 @@ type EgressNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	Spec   EgressNodeSpec   `json:"spec,omitempty,omitzero"`
 	Status EgressNodeStatus `json:"status,omitempty,omitzero"`
+}
+
+// EgressNodeSpec is what a node's agent is to do, beside what policies and gateways say.
+type EgressNodeSpec struct {
+	// leave has the agent take away what leads pods of the node to its edge, and the CNI plugin, and do nothing more until it is false again. Condition Ready has reason Left then.
+	// +optional
+	Leave bool `json:"leave,omitempty"`
 }
 
 // EgressNodeStatus is how the edge of a node stands.
@@ -45,6 +53,12 @@ type EgressNodeStatus struct {
 
 // ConditionReady is true when an edge runs on the node and has taken its configuration.
 const ConditionReady = "Ready"
+
+// Reasons of ConditionReady on a node whose spec says leave.
+const (
+	ReasonLeaving = "Leaving" // the message says what is in the way
+	ReasonLeft    = "Left"    // nothing leads to the edge any more
+)
 
 // NodePolicy is a policy in the tables of a node.
 type NodePolicy struct {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -35,14 +34,14 @@ func (i *installCmd) Run() error {
 	if i.CNIPlugins == "" || i.CNIConfigurations == "" {
 		return commandline.UsageError{Err: errors.New("install needs --cni-plugins and --cni-configurations")}
 	}
-	self, err := os.Executable()
+	place, err := i.place()
 	if err != nil {
 		return err
 	}
-	if err := cni.Install(self, i.CNIPlugins); err != nil { // before it is asked for
+	if err := place.Install(); err != nil { // before it is asked for
 		return err
 	}
-	return cni.Chain(i.CNIConfigurations)
+	return place.Chain()
 }
 
 type removeCmd struct {
@@ -51,35 +50,24 @@ type removeCmd struct {
 	State string `default:"${state}" placeholder:"DIR" help:"Folder of what the CNI plugin knows while there is no agent."`
 }
 
-// Run leaves nothing on the node. Pods pass the plugin as soon as the first two are done.
+// Run leaves nothing on the node.
 func (r *removeCmd) Run(ctx context.Context) error {
 	s, err := r.steerer(0, nil)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	if r.CNIConfigurations != "" {
-		errs = append(errs, cni.Unchain(r.CNIConfigurations))
+	place, err := r.place()
+	if err != nil {
+		return err
 	}
-	errs = append(errs, hold.Files{Folder: r.State}.Remove(), s.Remove(ctx))
-	if r.CNIPlugins != "" {
-		errs = append(errs, cni.Uninstall(r.CNIPlugins))
-	}
-	return errors.Join(errs...)
+	return agent.Traces{Plugin: place, Files: hold.Files{Folder: r.State}, Steer: s}.Remove(ctx)
 }
 
 // isPlugin reports whether a runtime has called this program as a CNI plugin.
 func isPlugin(program string) bool { return filepath.Base(program) == cni.Name }
 
-// chain has the plugin be in the node's list, if it is on the node at all.
-func (c chaining) chain() func() error {
-	if c.CNIConfigurations == "" {
-		return nil
-	}
-	return func() error {
-		if err := cni.Chain(c.CNIConfigurations); err != nil {
-			return fmt.Errorf("CNI plugin: %w", err)
-		}
-		return nil
-	}
+// place is where this program is a CNI plugin.
+func (c chaining) place() (cni.Place, error) {
+	self, err := os.Executable()
+	return cni.Place{Program: self, Plugins: c.CNIPlugins, Configurations: c.CNIConfigurations}, err
 }

@@ -22,6 +22,7 @@ type commands struct {
 	Install    installCmd    `cmd:"" help:"Have new pods of this node wait for their policies: make this program a CNI plugin."`
 	Remove     removeCmd     `cmd:"" help:"Take away what leads pods of this node to its edge, and the CNI plugin."`
 	Check      checkCmd      `cmd:"" help:"Say whether an installation works: its controller and the edge of each node."`
+	Uninstall  uninstallCmd  `cmd:"" help:"Have the agents of all nodes take away what leads pods to the edges, and the CNI plugins."`
 	Import     importCmd     `cmd:"" help:"Write other projects' egress objects as those of Selvage."`
 
 	commandline.Version

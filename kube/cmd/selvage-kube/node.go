@@ -57,9 +57,8 @@ type agentCmd struct {
 	MTU         int            `default:"1450" help:"MTU of tunnels: that of the nodes' network less 50 bytes, or 70 with IPv6."`
 	Socket      string         `default:"${socket}" placeholder:"FILE" help:"Socket where the CNI plugin asks."`
 	State       string         `default:"${state}" placeholder:"DIR" help:"Folder, the same in the node's file system, of what the CNI plugin knows while there is no agent."`
-	// CNIConfigurations is chaining's, without what an agent does not do.
-	CNIConfigurations string `name:"cni-configurations" placeholder:"DIR" help:"Folder of CNI configurations, in whose first list the installed CNI plugin is kept."`
-	Sysctls           string `default:"/proc/sys" placeholder:"DIR" help:"Where the node's /proc/sys may be written; that of a container may not."`
+	Sysctls     string         `default:"/proc/sys" placeholder:"DIR" help:"Where the node's /proc/sys may be written; that of a container may not."`
+	chaining
 	steering
 	listeners
 }
@@ -70,6 +69,10 @@ func (a *agentCmd) Run(ctx context.Context) error {
 		return err
 	}
 	s.Sysctls = a.Sysctls
+	place, err := a.place()
+	if err != nil {
+		return err
+	}
 	by, err := ctrl.GetConfig()
 	if err != nil {
 		return err
@@ -79,6 +82,6 @@ func (a *agentCmd) Run(ctx context.Context) error {
 		Settings: plan.Settings{Cluster: a.ClusterCIDR, UDPPort: a.UDPPort, KeyFile: a.KeyFile, LinkUp: plan.DefaultLinkPair, TunnelIP: a.TunnelIP},
 		Node:     &agent.Node{Edge: api.Dial("", plan.EdgeName(a.Node)), File: a.File, Steer: s, Within: func(f func() error) error { return f() }},
 		Host:     agent.Host, Metrics: a.Metrics, Health: a.Health,
-		Socket: a.Socket, State: a.State, Chain: chaining{CNIConfigurations: a.CNIConfigurations}.chain(),
+		Socket: a.Socket, State: a.State, Plugin: place,
 	})
 }

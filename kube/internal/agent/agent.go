@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/cni"
 	"github.com/selvage/selvage/kube/internal/controller"
 	"github.com/selvage/selvage/kube/internal/networks"
 	"github.com/selvage/selvage/kube/internal/plan"
@@ -45,8 +46,8 @@ type Options struct {
 	Host func(endpoint netip.Addr) (plan.Host, error)
 	// Socket and State are where the CNI plugin asks, and finds files while nobody answers; there is no plugin without.
 	Socket, State string
-	// Chain has the plugin be in the node's list of plugins, which others may write anew; nil leaves that to others.
-	Chain func() error
+	// Plugin is where the CNI plugin is kept; nowhere leaves that to others.
+	Plugin cni.Place
 	// Metrics and Health are addresses to serve at; none without.
 	Metrics, Health string
 }
@@ -91,6 +92,7 @@ type agent struct {
 	Options
 	client      client.Client
 	live        client.Reader // past the cache
+	here, left  bool          // it has come, or has left; neither at its start
 	networks    networks.Finder
 	attachments *attachments
 }
@@ -103,6 +105,9 @@ func (a *agent) request(context.Context, client.Object) []reconcile.Request {
 // Reconcile implements reconcile.Reconciler.
 func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: VerifyEach}
+	if leaves, err := a.leaves(ctx); leaves || err != nil {
+		return again, err
+	}
 	held, unread := a.arrived(ctx)
 	in, err := a.input(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -40,6 +41,7 @@ type attachments struct {
 
 	mu   sync.Mutex
 	list map[string]*attachment // by container
+	left bool                   // nobody waits
 }
 
 // attachment is such a pod. What the lock guards of it is all but the attachment.
@@ -69,6 +71,9 @@ func (r *attachments) serve(m manager.Manager, b *builder.Builder, a *agent) err
 
 // admit answers the plugin: when the pod is in the tables, or at once when no policy selects it.
 func (a *agent) admit(ctx context.Context, at hold.Attachment) hold.Answer {
+	if a.attachments.hasLeft() {
+		return hold.Answer{State: hold.Unselected}
+	}
 	r := &attachment{Attachment: at, since: time.Now(), ready: make(chan struct{})}
 	selected, err := a.selected(ctx, r)
 	if err == nil && !selected {
@@ -79,6 +84,9 @@ func (a *agent) admit(ctx context.Context, at hold.Attachment) hold.Answer {
 	}
 	if err == nil {
 		err = a.attachments.add(r)
+	}
+	if errors.Is(err, errLeft) {
+		return hold.Answer{State: hold.Unselected}
 	}
 	if err != nil {
 		return hold.Answer{State: hold.Failed, Message: err.Error()}
@@ -115,6 +123,9 @@ func (a *agent) selected(ctx context.Context, r *attachment) (bool, error) {
 func (r *attachments) add(one *attachment) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.left {
+		return errLeft
+	}
 	if len(r.list) >= hold.Most {
 		return fmt.Errorf("%d pods are waited for on this node already", len(r.list))
 	}

@@ -19,6 +19,15 @@ func First(file, node string, address netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	p, err := nothing(node, address, host)
+	if err != nil {
+		return err
+	}
+	return write(file, p.Edge)
+}
+
+// nothing is the plan of a node without any policy, and with no other node.
+func nothing(node string, address netip.Addr, host plan.Host) (plan.Plan, error) {
 	family := plan.IPv4
 	if address.Is6() {
 		family = plan.IPv6
@@ -27,7 +36,7 @@ func First(file, node string, address netip.Addr) error {
 		Node: node, Nodes: []plan.Node{{Name: node, Addresses: []netip.Addr{address}}}, Host: host, Settings: plan.Settings{LinkUp: plan.DefaultLinkPair, TunnelIP: family},
 	})
 	if err != nil {
-		return fmt.Errorf("first file of the edge: %w", err)
+		return p, fmt.Errorf("file of an edge without policies: %w", err)
 	}
-	return write(file, p.Edge)
+	return p, nil
 }

@@ -163,10 +163,7 @@ func (a *agent) selects(in plan.Input) error {
 		s.Namespaces[name] = string(verdict)
 	}
 	err := a.attachments.files.WriteSelects(s)
-	if a.Chain != nil {
-		err = errors.Join(err, a.Chain())
-	}
-	return err
+	return errors.Join(err, a.Plugin.Chain())
 }
 
 // admitted lets go of attachments that the tables have, and of addresses that are held for them or for nobody. waits is that some are not in the tables.

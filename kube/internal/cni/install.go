@@ -14,13 +14,23 @@ import (
 	"github.com/selvage/selvage/internal/replace"
 )
 
-// Install copies a program into the folder of CNI plugins, unless it is there already.
-func Install(program, folder string) error {
-	text, err := os.ReadFile(program)
+// Place is where the plugin of a node is, as this process sees the folders of the node. What has no folder is left to others.
+type Place struct {
+	Program        string // a copy of which is the plugin
+	Plugins        string // folder of CNI plugins
+	Configurations string // folder of lists of plugins
+}
+
+// Install copies the program into the folder of CNI plugins, unless it is there already.
+func (p Place) Install() error {
+	if p.Plugins == "" {
+		return nil
+	}
+	text, err := os.ReadFile(p.Program)
 	if err != nil {
 		return fmt.Errorf("install the CNI plugin: %w", err)
 	}
-	path := filepath.Join(folder, Name)
+	path := filepath.Join(p.Plugins, Name)
 	if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, text) {
 		return nil
 	}
@@ -31,11 +41,30 @@ func Install(program, folder string) error {
 }
 
 // Uninstall removes it, if it is there.
-func Uninstall(folder string) error {
-	if err := os.Remove(filepath.Join(folder, Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (p Place) Uninstall() error {
+	if p.Plugins == "" {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(p.Plugins, Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the CNI plugin: %w", err)
 	}
 	return nil
+}
+
+// Chain has the plugin be in the list that runtimes take.
+func (p Place) Chain() error {
+	if p.Configurations == "" {
+		return nil
+	}
+	return Chain(p.Configurations)
+}
+
+// Unchain has no list have it.
+func (p Place) Unchain() error {
+	if p.Configurations == "" {
+		return nil
+	}
+	return Unchain(p.Configurations)
 }
 
 // entry is what stands in a list of plugins.

@@ -123,21 +123,21 @@ func TestInstall(t *testing.T) {
 	t.Parallel()
 	dir, self := t.TempDir(), filepath.Join(t.TempDir(), "program")
 	put(t, self, "one")
-	path := filepath.Join(dir, "selvage-egress")
-	must(t, cni.Install(self, dir))
+	place, path := cni.Place{Program: self, Plugins: dir}, filepath.Join(dir, "selvage-egress")
+	must(t, place.Install())
 	was, err := os.Stat(path)
 	must(t, err)
-	must(t, cni.Install(self, dir))
+	must(t, place.Install())
 	if is, err := os.Stat(path); err != nil || !os.SameFile(was, is) || is.Mode().Perm() != 0o755 {
 		t.Errorf("what is the same is written: %v, %v", is, err)
 	}
 	put(t, self, "two")
-	must(t, cni.Install(self, dir))
+	must(t, place.Install())
 	if get(t, path) != "two" {
 		t.Error("what is newer is not written")
 	}
 	for range 2 {
-		must(t, cni.Uninstall(dir))
+		must(t, place.Uninstall())
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("there is %v, %v", entries, err)

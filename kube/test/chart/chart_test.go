@@ -32,7 +32,7 @@ func TestInstall(t *testing.T) {
 		t.Error(err)
 	}
 	agents, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].args}`)
-	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
+	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
 		t.Errorf("agents have %s %v", agents, err)
 	}
 	if _, err := upgrade(t.Context()); err != nil {
@@ -74,39 +74,6 @@ func TestKeyStays(t *testing.T) {
 	}
 	if first, second := key(), key(); first != second || len(first) != 32 {
 		t.Errorf("the key has %d bytes, and %d", len(first), len(second))
-	}
-}
-
-// Policies go, then the chart, which leaves nothing but the kinds, as Helm does.
-func TestUninstall(t *testing.T) {
-	tier.Slow(t)
-	objects(t)
-	kinds := "deployments,daemonsets,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
-	left := func() string {
-		out, err := server.Run(t.Context(), "kubectl", "get", kinds, "-A", "-l", "app.kubernetes.io/instance="+release, "-o", "name")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	if out := left(); !strings.Contains(out, "daemonset.apps/"+release+"-agent") {
-		t.Fatalf("there is %s", out)
-	}
-	for _, argv := range [][]string{
-		{"kubectl", "delete", "egresspolicies,clusteregresspolicies", "--all", "-A"}, {"helm", "uninstall", release, "--namespace", namespace},
-	} {
-		if _, err := server.Run(t.Context(), argv[0], argv[1:]...); err != nil {
-			t.Error(err)
-		}
-	}
-	if out := left(); out != "" {
-		t.Errorf("left: %s", out)
-	}
-	if out, err := server.Run(t.Context(), "kubectl", "get", "egresspolicies,clusteregresspolicies", "-A", "-o", "name"); err != nil || out != "" {
-		t.Errorf("left: %s %v", out, err)
-	}
-	if _, err := upgrade(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -34,10 +34,7 @@ const checked = "checked"
 func TestCheck(t *testing.T) {
 	tier.Slow(t)
 	ctx := t.Context()
-	program := filepath.Join(t.TempDir(), "selvage-kube")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../../cmd/selvage-kube").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := build(t)
 	t.Cleanup(func() { // another controller makes its own
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "selvage-kube"}}
 		if err := admin.Delete(context.WithoutCancel(ctx), lease); err != nil {
@@ -54,7 +51,7 @@ func TestCheck(t *testing.T) {
 	ended := helmTest(ctx)
 	p := checkPod(t)
 	ready(metav1.ConditionFalse, "the edge does not answer")
-	out, err := runPod(t, program, p, "--timeout=10s")
+	out, err := runPod(t, program, "check", p, p.Spec, "--timeout=10s")
 	if want := "selvage-kube: node " + checked + ": the edge does not answer\n"; err == nil || out != want {
 		t.Errorf("it says %q %v, want %q", out, err, want)
 	}
@@ -66,7 +63,7 @@ func TestCheck(t *testing.T) {
 	ready(metav1.ConditionTrue, "the edge runs")
 	ended = helmTest(ctx)
 	p = checkPod(t, p.UID)
-	out, err = runPod(t, program, p)
+	out, err = runPod(t, program, "check", p, p.Spec)
 	if err != nil || !strings.HasSuffix(out, " holds the lease; 1 nodes are ready: ["+checked+"]\n") {
 		t.Errorf("it says %s %v", out, err)
 	}
@@ -149,20 +146,30 @@ func checkPod(t *testing.T, not ...types.UID) *corev1.Pod {
 	return p
 }
 
-// runPod runs what the pod would, as its account.
-func runPod(t *testing.T, program string, p *corev1.Pod, more ...string) (string, error) {
+// build makes the program of the pods.
+func build(t *testing.T) string {
 	t.Helper()
-	if p.Spec.ServiceAccountName != release+"-check" {
-		t.Errorf("it runs as %s", p.Spec.ServiceAccountName)
+	program := filepath.Join(t.TempDir(), "selvage-kube")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/selvage-kube").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	config, _ := as(t, "check", p)
+	return program
+}
+
+// runPod runs what a pod of this specification would, as its account; p may be nil.
+func runPod(t *testing.T, program, account string, p *corev1.Pod, of corev1.PodSpec, more ...string) (string, error) {
+	t.Helper()
+	if of.ServiceAccountName != release+"-"+account {
+		t.Errorf("it runs as %s", of.ServiceAccountName)
+	}
+	config, _ := as(t, account, p)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
 "clusters": [{"name": "c", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}], "users": [{"name": "u", "user": {"token": %q}}]}`, config.Host, config.BearerToken)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := p.Spec.Containers[0]
+	c := of.Containers[0]
 	if c.Command[0] != "selvage-kube" {
 		t.Errorf("it runs %v", c.Command)
 	}

@@ -134,16 +134,27 @@ func TestAgentRole(t *testing.T) {
 		})
 	})
 	n := &v1alpha1.EgressNode{}
-	if err := await.Within(ctx, patience, "the agent's answer", func() error {
-		if err := admin.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
-			return err
+	says := func(reason string) {
+		t.Helper()
+		if err := await.Within(ctx, patience, "the agent's answer", func() error {
+			if err := admin.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
+				return err
+			}
+			if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reason || !strings.Contains(c.Message, nobody.Error()) {
+				return fmt.Errorf("%+v", n.Status)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionReady); c == nil || !strings.Contains(c.Message, nobody.Error()) {
-			return fmt.Errorf("%+v", n.Status)
+	}
+	says("Failed")
+	for _, leave := range []bool{true, false} {
+		change := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"leave":%t}}`, leave))
+		if err := admin.Patch(ctx, n, change); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+		says(map[bool]string{true: v1alpha1.ReasonLeaving, false: "Failed"}[leave])
 	}
 	if len(n.OwnerReferences) != 1 || n.OwnerReferences[0].Name != node {
 		t.Errorf("it stays without its node: %+v", n.OwnerReferences)
@@ -165,6 +176,8 @@ func TestAgentRole(t *testing.T) {
 	refuses(t, map[string]error{
 		"writes for another node": own.Status().Patch(ctx, other, change),
 		"deletes its EgressNode":  own.Delete(ctx, n),
+		"changes its spec":        own.Patch(ctx, n.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"leave":true}}`))),
+		"makes one with a spec":   own.Create(ctx, &v1alpha1.EgressNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.EgressNodeSpec{Leave: true}}),
 		"changes its node":        own.Update(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}),
 		"reads secrets":           own.List(ctx, &corev1.SecretList{}),
 		"makes a policy":          own.Create(ctx, &v1alpha1.EgressPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default"}}),

@@ -276,7 +276,9 @@ func TestNewPods(t *testing.T) {
 	t.Run("of no policy", func(t *testing.T) { r.unselected(t, guests[0], "shop", "other") })
 	t.Run("without an agent", func(t *testing.T) { r.withoutAgent(t, guests, without) })
 	t.Run("an agent comes back", func(t *testing.T) { r.back(t, guests[0]) })
+	t.Run("leaves", r.leave)
 	t.Run("removed", func(t *testing.T) { r.removed(t, guests[0]) })
+	t.Run("uninstalled", r.uninstalled)
 }
 
 // never fails the test when a packet has left by the node.
