@@ -24,7 +24,6 @@ import (
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
@@ -79,8 +78,8 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	b := builder.ControllerManagedBy(m).Named("node").WithOptions(ctrlcontroller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, VerifyEach),
 	})
-	for _, object := range append(controller.Watched(), found.Watched()...) {
-		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	for _, object := range append(append(controller.Watched(), &corev1.Pod{}), found.Watched()...) {
+		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(controller.Changed()))
 	}
 	if err := errors.Join(a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
@@ -142,36 +141,49 @@ func (a *agent) input(ctx context.Context) (plan.Input, error) {
 			return plan.Input{}, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	in := plan.Input{
-		Node: a.Name, Gateways: gateways.Items, Policies: policies.Items, ClusterPolicies: cluster.Items, Settings: a.Settings, Namespaces: map[string]labels.Set{},
-	}
-	var own netip.Addr
-	for i := range nodes.Items {
-		n := plan.Node{Name: nodes.Items[i].Name}
-		for _, address := range nodes.Items[i].Status.Addresses {
-			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
-				n.Addresses = append(n.Addresses, addr)
-			}
-		}
-		if n.Name == a.Name && len(n.Addresses) > 0 {
-			own = n.Addresses[0]
-		}
-		in.Nodes = append(in.Nodes, n)
-	}
-	for i := range namespaces.Items {
-		in.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
-	}
-	for i := range pods.Items {
-		in.Pods = append(in.Pods, plan.PodOf(&pods.Items[i]))
-	}
+	in := Input(a.Name, pods.Items, &controller.Objects{
+		Nodes: nodes.Items, Namespaces: namespaces.Items, Gateways: gateways.Items, Policies: policies.Items, ClusterPolicies: cluster.Items,
+	})
+	in.Settings = a.Settings
 	var err error
 	if len(in.Settings.Cluster) == 0 {
 		if in.Settings.Cluster, err = a.networks.Find(ctx, nodes.Items); err != nil {
 			return in, err
 		}
 	}
-	in.Host, err = a.Host(own)
+	in.Host, err = a.Host(ownAddress(in))
 	return in, err
+}
+
+// Input is what of a node's plan comes from objects: its own pods, and what is the same to all nodes.
+func Input(node string, pods []corev1.Pod, o *controller.Objects) plan.Input {
+	in := plan.Input{Node: node, Gateways: o.Gateways, Policies: o.Policies, ClusterPolicies: o.ClusterPolicies, Namespaces: map[string]labels.Set{}}
+	for i := range o.Nodes {
+		n := plan.Node{Name: o.Nodes[i].Name}
+		for _, address := range o.Nodes[i].Status.Addresses {
+			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
+				n.Addresses = append(n.Addresses, addr)
+			}
+		}
+		in.Nodes = append(in.Nodes, n)
+	}
+	for i := range o.Namespaces {
+		in.Namespaces[o.Namespaces[i].Name] = o.Namespaces[i].Labels
+	}
+	for i := range pods {
+		in.Pods = append(in.Pods, plan.PodOf(&pods[i]))
+	}
+	return in
+}
+
+// ownAddress is the node's first, the zero one when it has none.
+func ownAddress(in plan.Input) netip.Addr {
+	for _, n := range in.Nodes {
+		if n.Name == in.Node && len(n.Addresses) > 0 {
+			return n.Addresses[0]
+		}
+	}
+	return netip.Addr{}
 }
 
 // write writes the node's object, if what it says has changed. What the cache has may be older than what this agent has written itself:
@@ -199,7 +211,7 @@ func (a *agent) writeTo(ctx context.Context, from client.Reader, p plan.Plan, f 
 		return err
 	}
 	was := n.DeepCopy()
-	n.Status = report(a.Name, was.Status, p, f)
+	n.Status = Report(a.Name, was.Status, p, f)
 	if equality.Semantic.DeepEqual(was.Status, n.Status) {
 		return nil
 	}

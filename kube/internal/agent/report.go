@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,8 @@ import (
 	"github.com/selvage/selvage/kube/internal/plan"
 )
 
-// report is what the node's object says: was, with what was found.
-func report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1alpha1.EgressNodeStatus {
+// Report is what the node's object says: was, with what was found.
+func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1alpha1.EgressNodeStatus {
 	s := *was.DeepCopy()
 	s.Version = cmp.Or(f.Status.Version, was.Version)
 	s.Policies, s.Gateways = nil, nil
@@ -62,7 +63,7 @@ func gatewayOf(node string, g api.GatewayGroupInfo, own int, p plan.Plan, info a
 			continue
 		}
 		last := v1alpha1.Failover{
-			Node: cmp.Or(p.Remotes[f.Gateway], f.Gateway.String()), Change: f.From + ">" + f.To, Seen: metav1.NewMicroTime(f.Seen),
+			Node: cmp.Or(p.Remotes[f.Gateway], f.Gateway.String()), Change: f.From + ">" + f.To, Seen: metav1.NewMicroTime(f.Seen.Truncate(time.Microsecond)), // as it is read back
 			WrittenMicroseconds: f.Written.Sub(f.Seen).Microseconds(), AnnouncedMicroseconds: -1, ReportedBy: node,
 		}
 		if f.Announced != nil {

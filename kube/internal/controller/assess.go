@@ -25,18 +25,16 @@ type Objects struct {
 	ClusterPolicies []v1alpha1.ClusterEgressPolicy
 	EgressNodes     []v1alpha1.EgressNode
 	Namespaces      []corev1.Namespace
-	Pods            []corev1.Pod
+	Pods            *Pods
 }
 
 // Assess sets the status of gateways and policies to what it has to be, in place.
 func Assess(o *Objects) {
-	a := assessment{Objects: o, reports: map[string]*v1alpha1.EgressNode{}, ready: map[string]bool{}, gateways: map[string]*v1alpha1.EgressGateway{}}
+	a := assessment{Objects: o, reports: map[string]*v1alpha1.EgressNode{}, views: map[string][]view{}, ready: map[string]bool{}, gateways: map[string]*v1alpha1.EgressGateway{}}
 	for i := range o.Nodes {
 		a.ready[o.Nodes[i].Name] = isReady(&o.Nodes[i])
 	}
-	for i := range o.EgressNodes {
-		a.reports[o.EgressNodes[i].Name] = &o.EgressNodes[i]
-	}
+	a.read()
 	for i := range o.Gateways {
 		g := &o.Gateways[i]
 		a.gateways[g.Name] = g
@@ -56,9 +54,16 @@ func Assess(o *Objects) {
 type assessment struct {
 	*Objects
 	reports  map[string]*v1alpha1.EgressNode // by node
+	views    map[string][]view               // by gateway
 	ready    map[string]bool                 // nodes that there are
 	gateways map[string]*v1alpha1.EgressGateway
 	policies []*policy // in the order in which they are asked
+}
+
+// view is a gateway as a member of it reports it.
+type view struct {
+	node string
+	*v1alpha1.NodeGateway
 }
 
 // policy is one of either kind.
@@ -75,6 +80,21 @@ type policy struct {
 
 // refusal is why a policy is not accepted, the zero one when it is.
 type refusal struct{ reason, message string }
+
+// read takes in what nodes report, of each gateway in the order of nodes.
+func (a *assessment) read() {
+	for i := range a.EgressNodes {
+		n := &a.EgressNodes[i]
+		a.reports[n.Name] = n
+		for j := range n.Status.Gateways {
+			g := &n.Status.Gateways[j]
+			a.views[g.Gateway] = append(a.views[g.Gateway], view{n.Name, g})
+		}
+	}
+	for _, list := range a.views {
+		slices.SortFunc(list, func(x, y view) int { return strings.Compare(x.node, y.node) })
+	}
+}
 
 func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -117,19 +137,17 @@ func (a *assessment) members(g *v1alpha1.EgressGateway) {
 // say that are not ready does not count.
 func (a *assessment) standing(gateway, node string) v1alpha1.GatewayNode {
 	s := v1alpha1.GatewayNode{Name: node, State: v1alpha1.Unknown, Message: "its agent has not reported yet"}
-	for _, name := range sortedKeys(a.reports) {
-		for _, g := range a.reports[name].Status.Gateways {
-			if g.Gateway != gateway || !a.ready[name] && name != node {
-				continue
-			}
-			if name == node && s.State == v1alpha1.Unknown {
-				s.State, s.Message, s.Addresses = g.State, g.Message, g.Addresses
-			}
-			for _, other := range g.Others {
-				if other.Name == node && other.State == v1alpha1.Gone && name != node {
-					s.State, s.Message, s.Addresses = v1alpha1.Gone, cmp.Or(other.Message, "gone to node "+name), nil
-					return s
-				}
+	for _, g := range a.views[gateway] {
+		if !a.ready[g.node] && g.node != node {
+			continue
+		}
+		if g.node == node && s.State == v1alpha1.Unknown {
+			s.State, s.Message, s.Addresses = g.State, g.Message, g.Addresses
+		}
+		for _, other := range g.Others {
+			if other.Name == node && other.State == v1alpha1.Gone && g.node != node {
+				s.State, s.Message, s.Addresses = v1alpha1.Gone, cmp.Or(other.Message, "gone to node "+g.node), nil
+				return s
 			}
 		}
 	}
@@ -164,25 +182,24 @@ func (a *assessment) namespaces(s *metav1.LabelSelector) func(string) bool {
 
 // place counts the pods of policies by node.
 func (a *assessment) place() {
-	byNamespace := map[string][]*corev1.Pod{}
-	for i := range a.Pods {
-		if p := &a.Pods[i]; leaves(p) {
-			byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
-		}
-	}
-	owner := map[*corev1.Pod]*policy{}
+	a.Pods.mu.RLock()
+	defer a.Pods.mu.RUnlock()
+	owner := map[*alike]*policy{}
 	for _, p := range a.policies {
 		p.on = map[string]int{}
 		selects := plan.Selector(*p.spec)
-		for namespace, pods := range byNamespace {
+		for namespace, pods := range a.Pods.alike {
 			if !p.within(namespace) {
 				continue
 			}
-			for _, pod := range pods {
-				if selects(pod.Labels, pod.Spec.ServiceAccountName) {
-					p.on[pod.Spec.NodeName]++
-					p.take(pod, owner)
+			for class, pods := range pods {
+				if !selects(pods.labels, class.Value().account) {
+					continue
 				}
+				for node, count := range pods.on {
+					p.on[node] += count
+				}
+				p.take(pods, owner)
 			}
 		}
 	}
@@ -193,14 +210,14 @@ func leaves(p *corev1.Pod) bool {
 	return !p.Spec.HostNetwork && p.Spec.NodeName != "" && len(p.Status.PodIPs) > 0 && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// take makes the policy a pod's, or notes whose it is.
-func (p *policy) take(pod *corev1.Pod, owner map[*corev1.Pod]*policy) {
-	first := owner[pod]
+// take makes the policy that of pods, or notes whose they are.
+func (p *policy) take(pods *alike, owner map[*alike]*policy) {
+	first := owner[pods]
 	if first == nil {
-		owner[pod] = p
+		owner[pods] = p
 		return
 	}
-	if name := pod.Namespace + "/" + pod.Name; p.shared == "" || name < p.shared {
+	if name := pods.first(); p.shared == "" || name < p.shared {
 		p.shared = fmt.Sprintf("%s, which policy %s has first", name, first.key)
 	}
 }
@@ -323,11 +340,9 @@ func (a *assessment) concludeGateway(g *v1alpha1.EgressGateway) {
 
 // lastFailover is the newest that a node reports.
 func (a *assessment) lastFailover(gateway string) (last *v1alpha1.Failover) {
-	for _, name := range sortedKeys(a.reports) {
-		for _, g := range a.reports[name].Status.Gateways {
-			if f := g.LastFailover; g.Gateway == gateway && f != nil && (last == nil || f.Seen.After(last.Seen.Time)) {
-				last = f
-			}
+	for _, g := range a.views[gateway] {
+		if f := g.LastFailover; f != nil && (last == nil || f.Seen.After(last.Seen.Time)) {
+			last = f
 		}
 	}
 	return last

@@ -33,12 +33,20 @@ func world() *Objects {
 		}
 		o.Nodes = append(o.Nodes, n)
 	}
-	o.Pods = []corev1.Pod{podOn("worker-1", "shop", "web-1", "web"), podOn("worker-1", "shop", "web-2", "web"), podOn("worker-2", "bank", "web-1", "web")}
+	o.Pods = podsOf(podOn("worker-1", "shop", "web-1", "web"), podOn("worker-1", "shop", "web-2", "web"), podOn("worker-2", "bank", "web-1", "web"))
 	return o
 }
 
-func podOn(node, namespace, name, app string) corev1.Pod {
-	return corev1.Pod{
+func podsOf(list ...*corev1.Pod) *Pods {
+	s := NewPods()
+	for _, p := range list {
+		_ = s.Add(p) // it has no errors
+	}
+	return s
+}
+
+func podOn(node, namespace, name, app string) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app}},
 		Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.244.1.1"}}},
 	}
@@ -230,11 +238,13 @@ func TestProgrammed(t *testing.T) {
 		"gw-2: a table lacks it": func(o *Objects) {
 			o.EgressNodes[1].Status.Policies[0] = v1alpha1.NodePolicy{Policy: "shop/web", UID: "web", Generation: 1, Message: "a table lacks it"}
 		},
-		"gw-1: it does not have the policy":     func(o *Objects) { o.EgressNodes[0].Status.Policies[0].UID = "another" },
-		"worker-2: its agent has not reported ": func(o *Objects) { o.Pods[2].Namespace = "shop" },
+		"gw-1: it does not have the policy": func(o *Objects) { o.EgressNodes[0].Status.Policies[0].UID = "another" },
+		"worker-2: its agent has not reported ": func(o *Objects) {
+			o.Pods = podsOf(podOn("worker-1", "shop", "web-1", "web"), podOn("worker-1", "shop", "web-2", "web"), podOn("worker-2", "shop", "web-3", "web"))
+		},
 	} {
 		c := o.copied()
-		c.EgressNodes, c.Pods = copies(o.EgressNodes), copies(o.Pods)
+		c.EgressNodes = copies(o.EgressNodes)
 		change(c)
 		Assess(c)
 		says(t, c.Policies[0].Status.Conditions, v1alpha1.ConditionProgrammed, metav1.ConditionFalse, words)
@@ -294,7 +304,7 @@ func BenchmarkAssess(b *testing.B) {
 		})
 	}
 	for i := range 50_000 {
-		o.Pods = append(o.Pods, podOn(fmt.Sprint("node-", i%1000), []string{"shop", "bank"}[i%2], fmt.Sprint("pod-", i), fmt.Sprint("app", i%200)))
+		_ = o.Pods.Add(podOn(fmt.Sprint("node-", i%1000), []string{"shop", "bank"}[i%2], fmt.Sprint("pod-", i), fmt.Sprint("app", i%200)))
 	}
 	for b.Loop() {
 		Assess(o.copied())

@@ -15,12 +15,15 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -54,27 +57,67 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	m, err := ctrl.NewManager(by, ctrl.Options{
 		Scheme: scheme, LeaderElection: o.LeaseNamespace != "", LeaderElectionID: "selvage-kube", LeaderElectionNamespace: o.LeaseNamespace, LeaderElectionReleaseOnCancel: true,
 		Metrics: server.Options{BindAddress: OrNone(o.Metrics)}, HealthProbeBindAddress: OrNone(o.Health),
-		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: Slim}, &corev1.Node{}: {Transform: Slim}}},
+		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: Slim}}},
 		Controller: config.Controller{SkipNameValidation: &one},
 	})
 	if err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
 	}
-	r := &reconciler{client: m.GetClient(), events: m.GetEventRecorder("selvage-kube")}
-	b := builder.ControllerManagedBy(m).Named("egress")
-	for _, o := range Watched() {
-		b = b.Watches(o, handler.EnqueueRequestsFromMapFunc(everything), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	pods := NewPods()
+	reflect, err := pods.reflect(by)
+	if err != nil {
+		return fmt.Errorf("set the controller up: %w", err)
 	}
-	if err := b.Complete(r); err != nil {
+	r := &reconciler{client: m.GetClient(), events: m.GetEventRecorder("selvage-kube"), pods: pods}
+	b := builder.ControllerManagedBy(m).Named("egress").WatchesRawSource(pods)
+	for _, o := range Watched() {
+		b = b.Watches(o, enqueue(o), builder.WithPredicates(Changed()))
+	}
+	if err := errors.Join(m.Add(manager.RunnableFunc(reflect)), b.Complete(r)); err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
 	}
 	return m.Start(ctx)
 }
 
-// Watched are objects of the kinds by which a plan changes.
+// Watched are objects of the kinds by which a plan changes, but pods.
 func Watched() []client.Object {
 	return []client.Object{
-		&v1alpha1.EgressGateway{}, &v1alpha1.EgressPolicy{}, &v1alpha1.ClusterEgressPolicy{}, &v1alpha1.EgressNode{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.Pod{},
+		&v1alpha1.EgressGateway{}, &v1alpha1.EgressPolicy{}, &v1alpha1.ClusterEgressPolicy{}, &v1alpha1.EgressNode{}, &corev1.Node{}, &corev1.Namespace{},
+	}
+}
+
+// Changed is true of changes that say something new. Much that kubelets write of nodes and pods, as that they still live, is in no cache.
+func Changed() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		if e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() {
+			return false
+		}
+		switch was := e.ObjectOld.(type) {
+		case *corev1.Node:
+			same := *was
+			same.ResourceVersion = e.ObjectNew.GetResourceVersion()
+			return !equality.Semantic.DeepEqual(&same, e.ObjectNew)
+		case *corev1.Pod:
+			same := *was
+			same.ResourceVersion = e.ObjectNew.GetResourceVersion()
+			return !equality.Semantic.DeepEqual(&same, e.ObjectNew)
+		}
+		return true
+	}}
+}
+
+// enqueue has an object's changes be looked at: at once what users write, and with others what there may be much of.
+func enqueue(o client.Object) handler.EventHandler {
+	add := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.AddAfter(everything, settle) }
+	switch o.(type) {
+	case *v1alpha1.EgressGateway, *v1alpha1.EgressPolicy, *v1alpha1.ClusterEgressPolicy:
+		add = func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.Add(everything) }
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { add(q) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { add(q) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { add(q) },
 	}
 }
 
@@ -87,11 +130,9 @@ func OrNone(address string) string {
 }
 
 // everything is the one request there is: what changes in the meantime is looked at once.
-func everything(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "everything"}}}
-}
+var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "everything"}}
 
-// Slim leaves of pods and nodes what is looked at, so that 50,000 pods fit into memory.
+// Slim leaves of pods and nodes what is looked at, so that many fit into memory.
 func Slim(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -119,6 +160,7 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 type reconciler struct {
 	client client.Client
 	events events.EventRecorder
+	pods   *Pods
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -146,20 +188,19 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func (r *reconciler) objects(ctx context.Context) (*Objects, error) {
 	var (
 		nodes      corev1.NodeList
-		pods       corev1.PodList
 		namespaces corev1.NamespaceList
 		gateways   v1alpha1.EgressGatewayList
 		policies   v1alpha1.EgressPolicyList
 		cluster    v1alpha1.ClusterEgressPolicyList
 		reports    v1alpha1.EgressNodeList
 	)
-	for _, list := range []client.ObjectList{&nodes, &pods, &namespaces, &gateways, &policies, &cluster, &reports} {
+	for _, list := range []client.ObjectList{&nodes, &namespaces, &gateways, &policies, &cluster, &reports} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
 	return &Objects{
-		Nodes: nodes.Items, Pods: pods.Items, Namespaces: namespaces.Items, Gateways: gateways.Items, Policies: policies.Items, ClusterPolicies: cluster.Items, EgressNodes: reports.Items,
+		Nodes: nodes.Items, Pods: r.pods, Namespaces: namespaces.Items, Gateways: gateways.Items, Policies: policies.Items, ClusterPolicies: cluster.Items, EgressNodes: reports.Items,
 	}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -219,6 +220,7 @@ func (s *Server) As(ctx context.Context, namespace, name string, pod *corev1.Pod
 // Request is one that the server had.
 type Request struct {
 	Verb, RequestURI string
+	StageTimestamp   time.Time
 	User             struct{ Username string }
 	ObjectRef        struct{ Resource, Subresource, APIGroup string }
 	ResponseStatus   struct{ Code int }
@@ -243,19 +245,36 @@ func (s *Server) Requests() (out []Request, err error) {
 	return out, nil
 }
 
-// Kubeconfig is a file by which programs reach the server as an administrator.
-func (s *Server) Kubeconfig() (string, error) { return s.KubeconfigAs("kubeconfig", s.Admin()) }
+// Writes are the requests of a namespace's service accounts since a time that were more than a look, and how many of each; those by which
+// controllers hold their leases are none.
+func (s *Server) Writes(namespace string, since time.Time) (map[string]int, error) {
+	requests, err := s.Requests()
+	count := map[string]int{}
+	for _, r := range requests {
+		reads := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
+		own := strings.HasPrefix(r.User.Username, "system:serviceaccount:"+namespace+":")
+		if !reads && own && r.ObjectRef.Resource != "leases" && r.StageTimestamp.After(since) {
+			count[r.Verb+" "+r.ObjectRef.Resource]++
+		}
+	}
+	return count, err
+}
 
-// KubeconfigAs is a file of that name by which programs reach the server as by does.
-func (s *Server) KubeconfigAs(file string, by *rest.Config) (string, error) {
+// Kubeconfig is a file by which programs reach the server as an administrator.
+func (s *Server) Kubeconfig() (string, error) {
+	file := filepath.Join(s.dir, "kubeconfig")
+	return file, WriteKubeconfig(file, s.Admin())
+}
+
+// WriteKubeconfig makes a file by which programs reach a server as somebody.
+func WriteKubeconfig(file string, by *rest.Config) error {
 	const name = "cluster"
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: by.Host, InsecureSkipTLSVerify: true}
 	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: by.BearerToken}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	c.CurrentContext = name
-	file = filepath.Join(s.dir, file)
-	return file, clientcmd.WriteToFile(*c, file)
+	return clientcmd.WriteToFile(*c, file)
 }
 
 // Run runs kubectl or helm as an administrator, and is what it says on standard output and error.

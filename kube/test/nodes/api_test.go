@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -297,7 +296,7 @@ func TestCluster(t *testing.T) {
 	t.Run("asked why", p.asked)
 	t.Run("a label changes", b.labelled)
 	t.Run("behind the agent's back", b.behindTheBack)
-	t.Run("at rest", b.rest)
+	t.Run("at rest", func(*testing.T) { b.silent(2 * agent.VerifyEach) })
 	t.Run("without an API server", b.without)
 	t.Run("asked why, without a gateway", p.killed)
 }
@@ -381,34 +380,6 @@ func (b *managed) watch() (watch.Interface, error) {
 		return nil, err
 	}
 	return c.Watch(b.Ctx, &v1alpha1.EgressNodeList{})
-}
-
-// rest is a time in which nothing changes: nobody writes to the API server then.
-func (b *managed) rest(t *testing.T) {
-	versions := func() (list []string) {
-		for _, o := range []client.ObjectList{&v1alpha1.EgressNodeList{}, &v1alpha1.EgressPolicyList{}, &v1alpha1.EgressGatewayList{}} {
-			b.Must(b.c.List(b.Ctx, o))
-			b.Must(meta.EachListItem(o, func(item runtime.Object) error {
-				list = append(list, item.(client.Object).GetName()+" "+item.(client.Object).GetResourceVersion())
-				return nil
-			}))
-		}
-		return list
-	}
-	// What was done before may still be told of.
-	b.Fact("the objects come to rest", func() error {
-		before := versions()
-		wait(time.Second)
-		if after := versions(); !slices.Equal(before, after) {
-			return fmt.Errorf("they were %v, and are %v", before, after)
-		}
-		return nil
-	})
-	before := versions()
-	wait(2 * agent.VerifyEach)
-	if after := versions(); !slices.Equal(before, after) {
-		t.Errorf("objects were %v, and are %v", before, after)
-	}
 }
 
 func wait(d time.Duration) { <-time.After(d) }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/kube/internal/why"
+	"github.com/selvage/selvage/kube/test/apiserver"
 	"github.com/selvage/selvage/kube/test/guide"
 	"github.com/selvage/selvage/lab/dut"
 )
@@ -57,8 +58,8 @@ func (b *managed) plugin(folder string) *plugin {
 	b.Must(b.c.Create(b.Ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: namespace}, Subjects: subjects, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "kubectl-selvage-trace", APIGroup: rbacv1.GroupName},
 	}))
-	file, err := b.server.KubeconfigAs(user, b.as(user, nil))
-	b.Must(err)
+	file := filepath.Join(b.T.TempDir(), user)
+	b.Must(apiserver.WriteKubeconfig(file, b.as(user, nil)))
 	return &plugin{b, file}
 }
 

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,13 +29,14 @@ type Stream struct {
 	mu    sync.Mutex
 	sent  []time.Time    // when each number was
 	times map[uint64]int // how often each number came
-	fault error          // of sending
+	from  map[netip.Addr]int
+	fault error // of sending
 }
 
 // StartStream sends until lost is called.
 func (n *Network) StartStream(d Direction) *Stream {
 	n.T.Helper()
-	s := &Stream{name: d.Name, stop: make(chan struct{}), times: map[uint64]int{}}
+	s := &Stream{name: d.Name, stop: make(chan struct{}), times: map[uint64]int{}, from: map[netip.Addr]int{}}
 	var err error
 	s.receiver, err = ListenUDP(d.To, d.Addr)
 	n.Must(err)
@@ -90,13 +93,14 @@ func (s *Stream) sendOne() error {
 func (s *Stream) read() {
 	var b [200]byte
 	for {
-		size, err := s.receiver.Read(b[:])
+		size, from, err := s.receiver.ReadFromUDPAddrPort(b[:])
 		if err != nil {
 			return // closed
 		}
 		if size == 100 {
 			s.mu.Lock()
 			s.times[binary.BigEndian.Uint64(b[:])]++
+			s.from[from.Addr().Unmap()]++
 			s.mu.Unlock()
 			s.Got.Add(1)
 		}
@@ -111,6 +115,13 @@ func (s *Stream) Received(n uint64) error {
 		return errors.Join(fmt.Errorf("%d of %d sent have come, want %d", got, s.Sent.Load(), n), s.fault)
 	}
 	return nil
+}
+
+// From are the addresses that datagrams came from, and how many did.
+func (s *Stream) From() map[netip.Addr]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.from)
 }
 
 // More waits until another n datagrams have come.

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/plan"
+)
+
+// What is found again is no reason to write: what the API server gives back of a report is that report.
+func TestReportStays(t *testing.T) {
+	own, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.Local)
+	announced := at.Add(1234567)
+	p := plan.Plan{
+		Gateways: map[string]string{"g_out": "out"}, Remotes: map[netip.Addr]string{own: "n1", other: "n2"},
+		Policies: []plan.Policy{{Key: "shop/web", UID: "1", Generation: 3, EdgeName: "p_shop_web", Pods: 2, Gateway: "out", Member: true}},
+	}
+	f := Found{Status: api.Status{Version: "v1"}, Egress: api.EgressInfo{
+		Policies:  []api.EgressPolicyInfo{{Name: "p_shop_web", Gateways: "g_out", Addresses: []api.EgressAddressInfo{{Address: netip.MustParseAddr("198.51.100.20"), Here: true}}}},
+		Groups:    []api.GatewayGroupInfo{{Name: "g_out", Members: []api.GatewayInfo{{Address: own, Self: true, State: "serving"}, {Address: other, State: "gone", Why: "it does not answer"}}}},
+		Failovers: []api.Failover{{Group: "g_out", Gateway: other, From: "serving", To: "gone", Seen: at, Written: at.Add(345678), Announced: &announced}},
+	}}
+	first := Report("n1", v1alpha1.EgressNodeStatus{}, p, f)
+	if first.Gateways[0].LastFailover == nil {
+		t.Fatalf("no failover: %+v", first)
+	}
+	text, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back v1alpha1.EgressNodeStatus
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if again := Report("n1", back, p, f); !equality.Semantic.DeepEqual(again, back) {
+		t.Errorf("it was %+v\nand is %+v", back, again)
+	}
+}
