@@ -137,9 +137,12 @@ func (n *Node) members(ctx context.Context) (map[string][]netip.Addr, error) {
 	return groups, nil
 }
 
-// union is the members of wanted groups and those that they have.
+// union is the members of wanted groups and those that groups have.
 func union(has, wanted map[string][]netip.Addr) map[string][]netip.Addr {
-	out := map[string][]netip.Addr{}
+	out := maps.Clone(has)
+	if out == nil {
+		out = map[string][]netip.Addr{}
+	}
 	for name, list := range wanted {
 		all := slices.Concat(list, has[name])
 		slices.SortFunc(all, netip.Addr.Compare)
@@ -148,7 +151,8 @@ func union(has, wanted map[string][]netip.Addr) map[string][]netip.Addr {
 	return out
 }
 
-// group has the wanted groups have these members, in one change. Groups that are no longer wanted go with the file.
+// group has the wanted groups have these members, in one change. Groups of policies that are no longer wanted go: the edge would keep them
+// without the policy too.
 func (n *Node) group(ctx context.Context, has, wanted map[string][]netip.Addr) error {
 	var q api.LiveQuery
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -167,6 +171,11 @@ func (n *Node) group(ctx context.Context, has, wanted map[string][]netip.Addr) e
 			op.Object = text
 		}
 		q.Operations = append(q.Operations, op)
+	}
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if _, is := wanted[name]; !is && plan.IsPolicy(name) {
+			q.Operations = append(q.Operations, api.LiveOperation{Op: api.LiveRemove, Kind: "group", Key: name, IfExists: true})
+		}
 	}
 	if len(q.Operations) == 0 {
 		return nil

@@ -22,12 +22,24 @@ func edgeName(kind string, words ...string) string {
 	return name[:nameMost-len(end)] + end
 }
 
+// Kinds of names that the edge has for policies.
+const (
+	ofPolicy        = "p"
+	ofClusterPolicy = "c"
+)
+
 // PolicyName is a policy's name at edges.
 func PolicyName(namespace, name string) string {
 	if namespace == "" {
-		return edgeName("c", name)
+		return edgeName(ofClusterPolicy, name)
 	}
-	return edgeName("p", namespace, name)
+	return edgeName(ofPolicy, namespace, name)
+}
+
+// IsPolicy reports whether a name of the edge is one of a policy, and of its group.
+func IsPolicy(name string) bool {
+	kind, _, _ := strings.Cut(name, "_")
+	return kind == ofPolicy || kind == ofClusterPolicy
 }
 
 // EdgeName is the name of a node's edge, and of the node as a remote of others: the node's own where that is a DNS label, as an

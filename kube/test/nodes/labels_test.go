@@ -16,9 +16,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/agent"
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
@@ -33,43 +36,46 @@ const (
 	labelMost = time.Second
 )
 
-// A label of a pod is soon in the tables of its node, in a cluster with many pods, and packets of other pods do not notice.
+// A label of a pod is soon in the tables of its node, and one of a namespace in those of all nodes, in a cluster with many pods. Packets
+// of other pods do not notice.
 func TestLabels(t *testing.T) {
-	nodes, changes, rest := 10, 10, 2*agent.VerifyEach
+	nodes, ofPods, ofNamespace, rest := 10, 10, 2, 2*agent.VerifyEach
 	if tier.IsLong() { // and nothing else meanwhile, for the sake of the figures
-		nodes, changes, rest = 90, 200, 30*time.Second
+		nodes, ofPods, ofNamespace, rest = 91, 200, 50, 30*time.Second
 	} else {
 		t.Parallel()
 	}
 	b := newManaged(t)
 	defer b.dump()
 	began := time.Now()
-	pods := b.crowd(nodes)
+	pods, idle := b.crowd(nodes)
 	t.Logf("%d pods on %d nodes, made in %s", nodes*podsOfNode, nodes, time.Since(began).Round(time.Millisecond))
 	b.gateway()
 	b.policy()
-	b.programmed(2+(len(pods)+1)/2, "4/4")
+	b.programmed(2+len(pods)/2, "4/4")
+	b.teams()
 	b.serving(3, 4)
 	b.own()
-	m := monitor(b, b.Hosts[0])
+	var monitors []*steered
+	for _, h := range b.Hosts {
+		monitors = append(monitors, monitor(b, h))
+	}
 	streams := map[netip.Addr]*harness.Stream{
 		egress4:  b.StartStream(harness.Direction{Name: "web1", From: b.web1.Host, To: b.out, Addr: harness.Outside4}),
 		b.Tep(1): b.StartStream(harness.Direction{Name: "db1", From: b.db1.Host, To: b.out, Addr: harness.Outside4}),
 	}
 	b.GoOn(slices.Collect(maps.Values(streams)))
-	var took []time.Duration
-	for i := range changes {
-		wait(rand.N(200 * time.Millisecond)) // at any time of the agent's own
-		took = append(took, b.relabel(m, pods[i%len(pods)]))
-	}
-	slices.Sort(took)
-	at := func(part float64) time.Duration {
-		return took[int(part*float64(len(took)-1)+0.5)].Round(time.Millisecond)
-	}
-	t.Logf("%d labels: in the tables after %s in the median, %s of 99 in 100, %s at most", changes, at(0.5), at(0.99), at(1))
-	if at(0.99) > labelMost {
-		t.Errorf("want %s", labelMost)
-	}
+	b.soon("labels of pods", ofPods, func(i int) time.Duration {
+		p, to := pods[i%len(pods)], map[string]string{"web": "db", "db": "web"}
+		return b.relabel(p, "app", to[p.Labels["app"]], func() bool { return b.is(monitors[0], "p_shop_web", p, p.Labels["app"] == "web") })
+	})
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	b.soon("labels of a namespace", ofNamespace, func(i int) time.Duration {
+		is := i%2 == 0
+		return b.relabel(shop, "team", map[bool]string{true: "a", false: "b"}[is], func() bool {
+			return !slices.ContainsFunc(monitors, func(m *steered) bool { return !b.is(m, "c_teams", idle[m.node], is) })
+		})
+	})
 	b.GoOn(slices.Collect(maps.Values(streams)))
 	for as, s := range streams {
 		b.Lost(s, 0)
@@ -80,10 +86,49 @@ func TestLabels(t *testing.T) {
 	b.silent(rest)
 }
 
-// crowd has so many nodes, of which four are real, and as many pods on them as there may be; what it returns are those of the first node.
-// Every other one of these is of the policy.
-func (b *managed) crowd(nodes int) (own []*corev1.Pod) {
+// soon makes so many changes, at any time of the agents' own.
+func (b *managed) soon(what string, count int, change func(i int) time.Duration) {
 	b.T.Helper()
+	var took []time.Duration
+	for i := range count {
+		wait(rand.N(200 * time.Millisecond))
+		took = append(took, change(i))
+	}
+	slices.Sort(took)
+	at := func(part float64) time.Duration { return took[int(part*float64(count-1)+0.5)].Round(time.Millisecond) }
+	b.T.Logf("%d %s: in the tables after %s in the median, %s of 99 in 100, %s at most", count, what, at(0.5), at(0.99), at(1))
+	if at(0.99) > labelMost {
+		b.T.Errorf("want %s", labelMost)
+	}
+}
+
+// teams is a policy of namespaces, of idle pods, with an address of its own.
+func (b *managed) teams() {
+	b.T.Helper()
+	g := &v1alpha1.EgressGateway{ObjectMeta: metav1.ObjectMeta{Name: "out"}}
+	b.Must(b.c.Get(b.Ctx, client.ObjectKeyFromObject(g), g))
+	was := g.DeepCopy()
+	g.Spec.Addresses = append(g.Spec.Addresses, v1alpha1.AddressRange(egress4.Next().String()), v1alpha1.AddressRange(egress6.Next().String()))
+	b.Must(b.c.Patch(b.Ctx, g, client.MergeFrom(was)))
+	p := &v1alpha1.ClusterEgressPolicy{ObjectMeta: metav1.ObjectMeta{Name: "teams"}, Spec: v1alpha1.ClusterEgressPolicySpec{
+		Namespaces:       &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+		EgressPolicySpec: v1alpha1.EgressPolicySpec{Gateway: "out", Pods: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "idle"}}},
+	}}
+	b.Must(b.c.Create(b.Ctx, p))
+	b.Fact("the policy of namespaces is programmed", func() error {
+		err := b.c.Get(b.Ctx, client.ObjectKeyFromObject(p), p)
+		if err == nil && !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionProgrammed) {
+			err = fmt.Errorf("%+v", p.Status)
+		}
+		return err
+	})
+}
+
+// crowd has so many nodes, of which four are real, and as many pods on them as there may be. own are those of the first node, of which every
+// other one is of the policy, and idle one more of each real node; the real nodes' others are idle too.
+func (b *managed) crowd(nodes int) (own []*corev1.Pod, idle map[*topo.Host]*corev1.Pod) {
+	b.T.Helper()
+	idle = map[*topo.Host]*corev1.Pod{}
 	var list []client.Object
 	for i := len(b.Hosts); i < nodes; i++ {
 		address := netip.AddrFrom4([4]byte{10, 6, byte(i), 1})
@@ -100,19 +145,19 @@ func (b *managed) crowd(nodes int) (own []*corev1.Pod) {
 	for i, h := range b.Hosts {
 		for number := range podsOfNode - len(b.pods[h.Name]) {
 			ip := harness.SubnetAddr(i+1, firstExtra+number, 4)
-			p := extra("shop", fmt.Sprintf("%s-%d", h.Name, number), dut.EdgeName(h), "db", ip)
+			p := extra("shop", fmt.Sprintf("%s-%d", h.Name, number), dut.EdgeName(h), "idle", ip)
 			list = append(list, p)
-			if i == 0 {
-				if number%2 == 0 {
-					p.Labels["app"] = "web"
-				}
+			if i == 0 && number > 1 {
+				p.Labels["app"] = []string{"web", "db"}[number%2]
 				own = append(own, p)
+			} else {
+				idle[h] = p
 			}
 		}
 	}
 	b.Must(b.c.Create(b.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "crowd"}}))
 	b.make(list)
-	return own
+	return own, idle
 }
 
 func extra(namespace, name, node, label string, ip netip.Addr) *corev1.Pod {
@@ -199,43 +244,44 @@ func (b *managed) silent(rest time.Duration) {
 	b.Once("nobody writes", func() error { return written(began) })
 }
 
-// relabel has a pod be the policy's, or no longer, and is how long it takes until the node has it so.
-func (b *managed) relabel(m *steered, p *corev1.Pod) time.Duration {
+// relabel gives an object another label, and is how long it takes after that until something is so.
+func (b *managed) relabel(o client.Object, key, value string, done func() bool) time.Duration {
 	b.T.Helper()
-	to, ip := "web", netip.MustParseAddr(p.Status.PodIP)
-	if p.Labels["app"] == to {
-		to = "db"
-	}
-	b.Must(b.c.Patch(b.Ctx, p, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, to))))
+	b.Must(b.c.Patch(b.Ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value))))
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(b.Ctx, harness.Patience)
 	defer cancel()
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
-	for m.has(ip) != (to == "web") || b.grouped(ip) != (to == "web") {
+	for !done() {
 		select {
 		case <-ctx.Done():
-			b.T.Fatalf("%s, now %s: the table has it: %t, the edge: %t", p.Name, to, m.has(ip), b.grouped(ip))
+			b.T.Fatalf("the tables do not have %s=%s of %s", key, value, o.GetName())
 		case <-pace.C:
 		}
 	}
 	return time.Since(began)
 }
 
-// grouped reports whether the first edge's group has an address.
-func (b *managed) grouped(ip netip.Addr) bool {
-	list, err := b.Ask(b.Hosts[0].Name).Live().List(b.Ctx)
-	b.Must(err)
-	for _, o := range list.Objects {
-		if o.Kind == "group" && o.Key == "p_shop_web" {
-			return strings.Contains(string(o.Object), `"`+ip.String()+`"`)
-		}
+// is reports whether a node's table and its edge's group both have a pod, or both have not.
+func (b *managed) is(m *steered, group string, p *corev1.Pod, in bool) bool {
+	b.T.Helper()
+	ip := netip.MustParseAddr(p.Status.PodIP)
+	if m.has(ip) != in {
+		return false
 	}
-	return false
+	list, err := b.Ask(m.node.Name).Live().List(b.Ctx)
+	b.Must(err)
+	grouped := slices.ContainsFunc(list.Objects, func(o api.LiveObject) bool {
+		return o.Kind == "group" && o.Key == group && o.NotInForce == "" && strings.Contains(string(o.Object), `"`+ip.String()+`"`)
+	})
+	return grouped == in
 }
 
 // steered is the pods that a node's table steers, as the kernel tells of its changes.
 type steered struct {
+	node *topo.Host
+
 	mu   sync.Mutex
 	pods map[netip.Addr]bool
 }
@@ -249,7 +295,7 @@ func (s *steered) has(ip netip.Addr) bool {
 // monitor follows a node's table from what it is now.
 func monitor(b *managed, h *topo.Host) *steered {
 	b.T.Helper()
-	m := &steered{pods: map[netip.Addr]bool{}}
+	m := &steered{node: h, pods: map[netip.Addr]bool{}}
 	cmd := h.Command(b.Ctx, "nft", "monitor")
 	read, write := io.Pipe()
 	cmd.Stdout = write
