@@ -57,8 +57,7 @@ type edge struct {
 	successor successor // of dp
 	adopted   bool
 	mtus      *discovery.Discovery
-	followed  time.Time // by the loop: when mtus last looked for reports
-	compared  int       // by the loop: how often it could have compared everything
+	compared  int // by the loop: how often it could have compared everything
 	writer    *writer.Writer
 	liveness  *liveness.Watch
 	alarms    alarms

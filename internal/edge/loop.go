@@ -94,10 +94,13 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 // compareEach is how many times the edge looks at alarms until it compares everything once, where nothing is wrong.
 const compareEach = 3
 
-// compare reconciles without an event, in case one was lost. What could not be done is tried each time.
+// compare reconciles without an event, in case one was lost. What could not be done, or not all of it, is tried each time.
 func (e *edge) compare() {
+	e.state.mu.RLock()
+	isWhole := e.state.left == nil
+	e.state.mu.RUnlock()
 	e.compared++
-	if e.compared%compareEach == 0 || e.faults.Any() {
+	if e.compared%compareEach == 0 || !isWhole || e.faults.Any() {
 		e.reconcile()
 	}
 }
@@ -105,10 +108,8 @@ func (e *edge) compare() {
 const (
 	// tickEvery is how often hosts that came to a port are told of.
 	tickEvery = 50 * time.Millisecond
-	// tickIdle is how often time passes for the data path.
+	// tickIdle is how often time passes for the data path, and reports about paths are looked for.
 	tickIdle = 200 * time.Millisecond
-	// followEvery is how often reports about paths are looked for: a look at a table of as many places as there are remotes.
-	followEvery = time.Second
 )
 
 // tickInterval is how far ticks are apart: an idle edge wakes seldom.
@@ -126,16 +127,13 @@ func (p *tickInterval) set(tick *time.Ticker, busy bool) {
 }
 
 func (e *edge) tick() {
-	if now := time.Now(); now.Sub(e.followed) >= followEvery {
-		e.followed = now
-		if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
-			e.reconcile()
-		}
-	}
 	if time.Since(e.health.evaluated) >= evaluateEvery {
 		readiness{e}.evaluate()
 	}
 	e.hostEvents.AnnounceMoves(e.state.configured.Segments)
+	if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
+		e.reconcile()
+	}
 	e.loops.Tick()
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }
