@@ -57,7 +57,6 @@ type edge struct {
 	successor successor // of dp
 	adopted   bool
 	mtus      *discovery.Discovery
-	compared  int // by the loop: how often it could have compared everything
 	writer    *writer.Writer
 	liveness  *liveness.Watch
 	alarms    alarms

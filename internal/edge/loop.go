@@ -63,7 +63,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-e.host.Changed():
 			e.reconcile()
 		case <-resync.C:
-			e.compare()
+			e.reconcile()
 			e.alarms.look(e)
 			e.listen()
 			e.opts.Supervisor.Status(e.inOneLine)
@@ -88,20 +88,6 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 		case <-hangup:
 			e.transactions.Reload()
 		}
-	}
-}
-
-// compareEach is how many times the edge looks at alarms until it compares everything once, where nothing is wrong.
-const compareEach = 3
-
-// compare reconciles without an event, in case one was lost. What could not be done, or not all of it, is tried each time.
-func (e *edge) compare() {
-	e.state.mu.RLock()
-	isWhole := e.state.left == nil
-	e.state.mu.RUnlock()
-	e.compared++
-	if e.compared%compareEach == 0 || !isWhole || e.faults.Any() {
-		e.reconcile()
 	}
 }
 

@@ -56,13 +56,6 @@ func (f *Faults) Of(what string) error {
 	return f.now[what]
 }
 
-// Any reports whether something is wrong.
-func (f *Faults) Any() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.now) > 0
-}
-
 // Problems are the faults, sorted by what they are. severity says how bad each is.
 func (f *Faults) Problems(severity func(what string) problem.Severity) (list []problem.Problem) {
 	f.mu.Lock()

@@ -53,7 +53,7 @@ func TestLabels(t *testing.T) {
 	b.gateway()
 	b.policy()
 	b.programmed(2+len(pods)/2, "4/4")
-	b.teams()
+	b.namespaces()
 	b.serving(3, 4)
 	b.own()
 	var monitors []*steered
@@ -102,8 +102,8 @@ func (b *managed) soon(what string, count int, change func(i int) time.Duration)
 	}
 }
 
-// teams is a policy of namespaces, of idle pods, with an address of its own.
-func (b *managed) teams() {
+// namespaces makes a policy of namespaces, of idle pods, with an address of its own.
+func (b *managed) namespaces() {
 	b.T.Helper()
 	g := &v1alpha1.EgressGateway{ObjectMeta: metav1.ObjectMeta{Name: "out"}}
 	b.Must(b.c.Get(b.Ctx, client.ObjectKeyFromObject(g), g))

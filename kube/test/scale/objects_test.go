@@ -58,7 +58,7 @@ func node(number int) *corev1.Node {
 	n.Spec.PodCIDR = netip.PrefixFrom(own[0], 24).String()
 	n.Spec.PodCIDRs = []string{n.Spec.PodCIDR, netip.PrefixFrom(own[1], 64).String()}
 	now := metav1.Now()
-	for _, c := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, c := range []corev1.NodeConditionType{corev1.NodeReady, "MemoryPressure", "DiskPressure", "PIDPressure"} {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
 			Type: c, Status: map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[c == corev1.NodeReady],
 			LastHeartbeatTime: now, LastTransitionTime: now, Reason: "KubeletHasNo" + string(c), Message: "the kubelet tells of " + string(c),

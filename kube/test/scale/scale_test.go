@@ -127,9 +127,9 @@ func (w *world) all() (list []policy) {
 	w.t.Helper()
 	policies, cluster, namespaces := &v1alpha1.EgressPolicyList{}, &v1alpha1.ClusterEgressPolicyList{}, &corev1.NamespaceList{}
 	w.list(policies, cluster, namespaces)
-	teams := map[string]string{}
+	labelled := map[string]string{}
 	for _, n := range namespaces.Items {
-		teams[n.Name] = n.Labels["team"]
+		labelled[n.Name] = n.Labels["team"]
 	}
 	count := w.count()
 	for i := range policies.Items {
@@ -143,8 +143,8 @@ func (w *world) all() (list []policy) {
 	for i := range cluster.Items {
 		p := &cluster.Items[i]
 		one := policy{Object: p, spec: p.Spec.EgressPolicySpec, status: p.Status}
-		for namespace, team := range teams {
-			if team == p.Spec.Namespaces.MatchLabels["team"] {
+		for namespace, label := range labelled {
+			if label == p.Spec.Namespaces.MatchLabels["team"] {
 				one.pods += count[namespace+" "+p.Spec.Pods.MatchExpressions[0].Values[0]]
 			}
 		}
