@@ -16,7 +16,7 @@ import (
 type checkCmd struct {
 	Namespace string        `required:"" placeholder:"NAMESPACE" help:"Namespace of the installation."`
 	Agents    string        `required:"" placeholder:"NAME" help:"DaemonSet of the agents."`
-	Lease     string        `default:"selvage-kube" placeholder:"NAME" help:"Lease of the controllers."`
+	Lease     string        `default:"${lease}" placeholder:"NAME" help:"Lease of the controllers."`
 	Timeout   time.Duration `default:"1m" help:"How long to wait until nothing is wrong."`
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/selvage/selvage/kube/internal/cni"
 	"github.com/selvage/selvage/kube/internal/commandline"
+	"github.com/selvage/selvage/kube/internal/controller"
 	"github.com/selvage/selvage/kube/internal/hold"
 )
 
@@ -38,7 +39,7 @@ func main() {
 }
 
 var self = commandline.Program{
-	Name: "selvage-kube", Description: "Egress addresses for pods of a cluster.", Vars: kong.Vars{"socket": hold.Socket, "state": hold.State},
+	Name: "selvage-kube", Description: "Egress addresses for pods of a cluster.", Vars: kong.Vars{"socket": hold.Socket, "state": hold.State, "lease": controller.Lease},
 }
 
 // logTo has all that is logged go there.

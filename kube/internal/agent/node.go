@@ -164,7 +164,7 @@ func (n *Node) group(ctx context.Context, has, wanted map[string][]netip.Addr) e
 		if len(list) == 0 {
 			op = api.LiveOperation{Op: api.LiveRemove, Kind: "group", Key: name, IfExists: true}
 		} else {
-			text, err := json.Marshal(group{name, texts(list)})
+			text, err := json.Marshal(group{name, plan.Texts(list)})
 			if err != nil {
 				return err
 			}
@@ -183,14 +183,6 @@ func (n *Node) group(ctx context.Context, has, wanted map[string][]netip.Addr) e
 	q.For = "selvage-kube"
 	_, err := n.Edge.Live().Change(ctx, q)
 	return err
-}
-
-func texts(list []netip.Addr) []string {
-	out := make([]string, len(list))
-	for i, a := range list {
-		out[i] = a.String()
-	}
-	return out
 }
 
 // gone are the gateways of which no member serves.

@@ -47,6 +47,9 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
+// Lease is the name of the one by which several controllers agree on who works. The chart's roles have it too.
+const Lease = "selvage-kube"
+
 // Run has the status of gateways and policies be what Assess says, until ctx ends.
 func Run(ctx context.Context, by *rest.Config, o Options) error {
 	scheme, err := Scheme()
@@ -55,7 +58,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	}
 	one := true
 	m, err := ctrl.NewManager(by, ctrl.Options{
-		Scheme: scheme, LeaderElection: o.LeaseNamespace != "", LeaderElectionID: "selvage-kube", LeaderElectionNamespace: o.LeaseNamespace, LeaderElectionReleaseOnCancel: true,
+		Scheme: scheme, LeaderElection: o.LeaseNamespace != "", LeaderElectionID: Lease, LeaderElectionNamespace: o.LeaseNamespace, LeaderElectionReleaseOnCancel: true,
 		Metrics: server.Options{BindAddress: OrNone(o.Metrics)}, HealthProbeBindAddress: OrNone(o.Health),
 		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: Slim}}},
 		Controller: config.Controller{SkipNameValidation: &one},

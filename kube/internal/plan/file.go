@@ -86,7 +86,7 @@ func (m *maker) tables(remotes int) object {
 
 // segment is the one of the port, without remotes. It listens where policies do: another UDP port may be the CNI's.
 func (m *maker) segment() object {
-	s := object{"name": router, "vni": nodeVNI, "gateway": object{"router": router, "addresses": texts(m.in.Settings.LinkUp.EdgeAddrs)}}
+	s := object{"name": router, "vni": nodeVNI, "gateway": object{"router": router, "addresses": Texts(m.in.Settings.LinkUp.EdgeAddrs)}}
 	if m.in.Settings.UDPPort != 0 {
 		s["udpPort"] = m.in.Settings.UDPPort
 	}
@@ -241,7 +241,7 @@ func (m *maker) uplinks() []object {
 		}
 		u := object{"name": uplinkName(spec), "interface": spec.Interface, "nat": object{"required": true}} // what is untranslated does not leave
 		if m.broken(g) == "" {
-			u["addresses"] = texts(m.uplink(g))
+			u["addresses"] = Texts(m.uplink(g))
 		} else {
 			u["interface"], u["addresses"] = missing, nowhere
 		}
@@ -260,7 +260,8 @@ const missing = "selvage-none"
 // nowhere are the addresses of that uplink: an edge refuses one without an address of each family of its pools. RFC 7600, RFC 6666.
 var nowhere = []string{"192.0.0.8/32", "100::8/128"}
 
-func texts[T fmt.Stringer](list []T) []string {
+// Texts are addresses, or networks, as files have them.
+func Texts[T fmt.Stringer](list []T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
 		out[i] = v.String()
@@ -298,13 +299,13 @@ func (m *maker) policies() (list []object) {
 			"gateways": edgeName("g", c.gateway.Name), "pool": slices.Sorted(slices.Values(c.status.Addresses)),
 		}
 		if to := c.served(); len(to) > 0 {
-			p["to"] = texts(to)
+			p["to"] = Texts(to)
 		}
 		if m.in.Settings.UDPPort != 0 {
 			p["udpPort"] = m.in.Settings.UDPPort
 		}
 		if except := networks(c.spec.Except); len(except) > 0 {
-			p["except"] = texts(except)
+			p["except"] = Texts(except)
 		}
 		if c.spec.Mapping == v1alpha1.EndpointIndependent {
 			p["mapping"] = "endpoint-independent"

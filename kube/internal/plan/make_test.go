@@ -259,7 +259,7 @@ func TestHeld(t *testing.T) {
 	held := func(in Input, key string) (list []string) {
 		for _, s := range made(t, in).Steering {
 			if s.Policy == key && s.Held {
-				list = append(list, strings.Join(texts(s.To), " "))
+				list = append(list, strings.Join(Texts(s.To), " "))
 			}
 		}
 		return list

@@ -27,7 +27,7 @@ func (s Steerer) Script(steering []plan.Steer, gone map[string]bool) string {
 	w := &script{}
 	for _, is4 := range []bool{true, false} {
 		if of := slices.DeleteFunc(slices.Clone(s.Cluster), other(is4)); len(of) > 0 {
-			w.line("\t\t%s daddr @%s return", family(is4), w.set(is4, "cluster", true, texts(of)))
+			w.line("\t\t%s daddr @%s return", family(is4), w.set(is4, "cluster", true, plan.Texts(of)))
 		}
 	}
 	for _, p := range steering {
@@ -71,12 +71,12 @@ func (w *script) policy(p plan.Steer, is4 bool, mark uint32, byNode bool) {
 		return
 	}
 	ip := family(is4)
-	from := fmt.Sprintf("\t\t%s saddr @%s ", ip, w.set(is4, "pods", false, texts(pods)))
+	from := fmt.Sprintf("\t\t%s saddr @%s ", ip, w.set(is4, "pods", false, plan.Texts(pods)))
 	if len(except) > 0 {
-		w.line(from+"%s daddr @%s return comment %q", ip, w.set(is4, "except", true, texts(except)), comment(p.Policy))
+		w.line(from+"%s daddr @%s return comment %q", ip, w.set(is4, "except", true, plan.Texts(except)), comment(p.Policy))
 	}
 	if len(to) > 0 {
-		from += fmt.Sprintf("%s daddr @%s ", ip, w.set(is4, "to", true, texts(to)))
+		from += fmt.Sprintf("%s daddr @%s ", ip, w.set(is4, "to", true, plan.Texts(to)))
 	}
 	if byNode {
 		w.line(from+"return comment %q", comment(p.Policy))
@@ -94,14 +94,6 @@ func comment(policy string) string { return policy[:min(len(policy), 127)] }
 
 func other(is4 bool) func(netip.Prefix) bool {
 	return func(p netip.Prefix) bool { return p.Addr().Is4() != is4 }
-}
-
-func texts[T fmt.Stringer](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = v.String()
-	}
-	return out
 }
 
 // set writes a set and is its name.

@@ -33,7 +33,7 @@ func Explain(o Objects, to netip.Addr) Answer {
 	e := explainer{o: o, to: to, pod: plan.PodOf(&o.Pod), Answer: Answer{Notes: []string{}, Problems: []string{}}}
 	e.Pod = Pod{
 		Namespace: o.Pod.Namespace, Name: o.Pod.Name, Node: o.Pod.Spec.NodeName, HostNetwork: o.Pod.Spec.HostNetwork,
-		Phase: string(o.Pod.Status.Phase), Addresses: texts(e.pod.Addresses),
+		Phase: string(o.Pod.Status.Phase), Addresses: plan.Texts(e.pod.Addresses),
 	}
 	if to.IsValid() {
 		e.Destination = to.String()
@@ -238,14 +238,6 @@ func list[T any](l []T) []T {
 		return []T{}
 	}
 	return l
-}
-
-func texts(addrs []netip.Addr) []string {
-	out := make([]string, len(addrs))
-	for i, a := range addrs {
-		out[i] = a.String()
-	}
-	return out
 }
 
 func (e *explainer) report(node string) *v1alpha1.EgressNode {
