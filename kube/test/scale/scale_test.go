@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/selvage/selvage/internal/await"
@@ -220,12 +221,15 @@ func (w *world) rests(server *apiserver.Server, p *process, rest time.Duration) 
 // widen has a policy select one more app.
 func (w *world) widen() {
 	w.t.Helper()
-	p := &v1alpha1.EgressPolicy{}
-	if err := w.c.Get(w.t.Context(), client.ObjectKey{Namespace: name("ns", 0), Name: name("policy", 1)}, p); err != nil {
-		w.t.Fatal(err)
-	}
-	p.Spec.Pods.MatchExpressions[0].Values = append(p.Spec.Pods.MatchExpressions[0].Values, app(6))
-	if err := w.c.Update(w.t.Context(), p); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controller writes to it too
+		p := &v1alpha1.EgressPolicy{}
+		if err := w.c.Get(w.t.Context(), client.ObjectKey{Namespace: name("ns", 0), Name: name("policy", 1)}, p); err != nil {
+			return err
+		}
+		p.Spec.Pods.MatchExpressions[0].Values = append(p.Spec.Pods.MatchExpressions[0].Values, app(6))
+		return w.c.Update(w.t.Context(), p)
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -38,10 +38,11 @@ type EgressOptions struct {
 	Family      int    // of the underlay
 	Mode        string // of the group of gateways
 	Replication bool
-	// Fails is for what ends gateways: they notice each other's loss within 300 ms. Else that
-	// takes 2 s, so that a busy machine is no loss.
+	// Fails is for what ends gateways: they notice each other's loss within three intervals of BFD.
+	// Else that takes twenty, so that a busy machine is no loss.
 	Fails bool
-	// Interval is that of BFD, of which the multiplier is 3 or 20; 100ms by default.
+	// Interval is that of BFD; 200ms by default. Where the kernel is not preemptible, loading the
+	// programs of one edge holds a core for up to 350 ms, of which three intervals are more.
 	Interval string
 	// policies are those of all edges, "name: web, vni: 9001, limit: 4"; what they lack of
 	// router, gateways and pool is added.
@@ -102,7 +103,7 @@ func NewEgressNet(t *testing.T, o EgressOptions) *EgressNet {
 		o.Mode = "active-standby"
 	}
 	if o.Interval == "" {
-		o.Interval = "100ms"
+		o.Interval = "200ms"
 	}
 	if o.Policies == nil {
 		o.Policies = []string{"name: web, vni: 9001"}

@@ -18,7 +18,7 @@ import (
 func outside(t *testing.T) (*harness.EgressNet, *listener) {
 	t.Helper()
 	n := harness.NewEgressNet(t, harness.EgressOptions{
-		Fails: true, Replication: true,
+		Fails: true, Interval: "500ms", Replication: true, // alerts are no matter of milliseconds
 		Policies: []string{`name: web, vni: 9001, ports: 40000-40003, pool: [198.51.100.20, "2001:db8:51::20"]`},
 		Egress:   "    log: {enabled: true, rate: 10}\n",
 		Firewall: `  fdb: {size: 16}
