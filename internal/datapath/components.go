@@ -130,6 +130,9 @@ type Paths struct {
 	maps    pathMaps
 	numbers *numbers
 	changes *Changes
+	traffic *Traffic
+	// silent is how many messages were kept when PathReports last found none, plus one; or 0.
+	silent atomic.Uint64
 }
 
 // Links are the attached programs.

@@ -55,6 +55,18 @@ func (tf *Traffic) Drops() ([]Drop, error) {
 	return list, nil
 }
 
+// event is one of the counters of Events, without what is added to those of hits and transit.
+func (tf *Traffic) event(e bpfEvent) (n uint64, err error) {
+	var perCPU []uint64
+	if err := tf.maps.Events.Lookup(uint32(e), &perCPU); err != nil {
+		return 0, fmt.Errorf("read counter %d of events: %w", e, err)
+	}
+	for _, c := range perCPU {
+		n += c
+	}
+	return n, nil
+}
+
 // Events counts what the data path did, by name.
 func (tf *Traffic) Events() (map[string]uint64, error) {
 	counters, cores, err := readPerCPU[uint64](tf.prog, tf.maps.Events)

@@ -70,7 +70,7 @@ func assemble(cfg Config, k kernel.Kernel, words vocabulary, older map[int]relea
 	d.Hosts = &Hosts{prog: d.prog, numbers: d.numbers, changes: d.Changes, limits: d.Limits}
 	d.HostEvents = &HostEvents{prog: d.prog, numbers: d.numbers, traffic: d.Traffic, hosts: d.Hosts}
 	d.Routes = &Routes{prog: d.prog, numbers: d.numbers, changes: d.Changes}
-	d.Paths = &Paths{prog: d.prog, numbers: d.numbers, changes: d.Changes}
+	d.Paths = &Paths{prog: d.prog, numbers: d.numbers, changes: d.Changes, traffic: d.Traffic}
 	d.Pins = &Pins{prog: d.prog, dir: filepath.Join(cfg.PinRoot, cfg.Name), releases: older}
 	d.Links = &Links{prog: d.prog, pins: d.Pins, refused: map[hook]refusedTransit{}}
 	d.Firewall = &Firewall{prog: d.prog, numbers: d.numbers, links: d.Links, limits: d.Limits}

@@ -70,7 +70,7 @@ func (ev *HostEvents) FollowHostEvents(ctx context.Context, do func([]HostEvent)
 	defer reader.Close()
 	defer context.AfterFunc(ctx, func() { reader.Close() })()
 	var err error
-	if f.lost, err = ev.traffic.hostEventsLost(); err != nil {
+	if f.lost, err = ev.traffic.event(bpfEventEVENT_HOST_EVENT_LOST); err != nil {
 		return err
 	}
 	for {
@@ -158,22 +158,10 @@ func (n *hostEventNames) place(id uint32) string {
 }
 
 func (f *hostEventReader) addLost(list []HostEvent) ([]HostEvent, error) {
-	lost, err := f.events.traffic.hostEventsLost()
+	lost, err := f.events.traffic.event(bpfEventEVENT_HOST_EVENT_LOST)
 	if err != nil || lost == f.lost || time.Since(f.namesAt) < lossInterval {
 		return list, err
 	}
 	f.lost, f.namesAt = lost, time.Now()
 	return append(list, HostEvent{}), nil
-}
-
-// hostEventsLost counts arrivals that were not written.
-func (tf *Traffic) hostEventsLost() (n uint64, err error) {
-	var perCPU []uint64
-	if err := tf.maps.Events.Lookup(uint32(bpfEventEVENT_HOST_EVENT_LOST), &perCPU); err != nil {
-		return 0, fmt.Errorf("read the counter of lost arrivals: %w", err)
-	}
-	for _, c := range perCPU {
-		n += c
-	}
-	return n, nil
 }

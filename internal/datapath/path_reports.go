@@ -13,9 +13,15 @@ import (
 // PathReports is what ICMP messages of the underlay said, until DecidePath. The data path
 // obeys none of it: it uses the MTUs of the tables.
 func (pa *Paths) PathReports() (map[overlay.Pair]PathReport, error) {
+	kept, err := pa.traffic.event(bpfEventEVENT_PATH_MTU)
+	if err != nil || pa.silent.Load() == kept+1 { // as most often: this is asked for all the time, and looks through no empty table
+		return nil, err
+	}
+	pa.silent.Store(0)
 	var first bpfPathKey
 	if err := pa.maps.PathReports.NextKey(nil, &first); errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil, nil // as most often: this is asked for every 50 ms
+		pa.silent.Store(kept + 1) // the data path makes the entry before it counts
+		return nil, nil
 	}
 	now, err := pa.prog.kernel.Clock.Monotonic()
 	if err != nil {
