@@ -17,10 +17,8 @@ import (
 	"github.com/selvage/selvage/kube/internal/importing/source"
 )
 
-type importCmd struct {
-	File []string `short:"f" sep:"none" placeholder:"FILE" help:"Read manifests of this file, of all below this directory, or of standard input (-). When left out, the cluster is asked."`
-	commandline.Cluster
-
+// unsaid is what objects of other projects do not say.
+type unsaid struct {
 	UplinkInterface []string `sep:"none" placeholder:"IF[@GATEWAY]" help:"Interface by which packets leave the nodes of a gateway, or of all."`
 	VLAN            []string `name:"vlan" sep:"none" placeholder:"N[@GATEWAY]" help:"VLAN of that interface."`
 	NextHop         []string `sep:"none" placeholder:"ADDR[@GATEWAY]" help:"Router behind that interface; several when repeated."`
@@ -28,6 +26,21 @@ type importCmd struct {
 	Address         []string `sep:"none" placeholder:"ADDR[@GATEWAY]" help:"Address, range or network that a gateway has; several when repeated. Without a gateway: of those whose objects name none."`
 	Except          []string `placeholder:"NETWORK" help:"Networks to which no pod leaves by a gateway."`
 	WhenNoGateway   string   `enum:"Drop,Node" default:"Drop" help:"What becomes of packets while no node of a gateway serves: ${enum}. By Node they leave by the node of the pod."`
+}
+
+func (u *unsaid) options() importing.Options {
+	return importing.Options{
+		Interfaces: settings(u.UplinkInterface), VLANs: settings(u.VLAN), NextHops: settings(u.NextHop),
+		Nodes: settings(u.Nodes), Addresses: settings(u.Address),
+		Except: u.Except, WhenNoGateway: v1alpha1.NoGateway(u.WhenNoGateway),
+	}
+}
+
+type importCmd struct {
+	File []string `short:"f" sep:"none" placeholder:"FILE" help:"Read manifests of this file, of all below this directory, or of standard input (-). When left out, the cluster is asked."`
+	commandline.Cluster
+
+	unsaid
 
 	Output       string `short:"o" placeholder:"FILE" help:"Write the objects there; to standard output when left out."`
 	Report       string `placeholder:"FILE" help:"Write there what is not carried over, and why; to standard error when left out."`
@@ -46,11 +59,7 @@ func (c *importCmd) Run(ctx context.Context, s *commandline.Streams) error {
 	if err != nil {
 		return err
 	}
-	result, err := importing.Convert(objects, importing.Options{
-		Interfaces: settings(c.UplinkInterface), VLANs: settings(c.VLAN), NextHops: settings(c.NextHop),
-		Nodes: settings(c.Nodes), Addresses: settings(c.Address),
-		Except: c.Except, WhenNoGateway: v1alpha1.NoGateway(c.WhenNoGateway),
-	})
+	result, err := importing.Convert(objects, c.options())
 	var needed importing.Needed
 	if err != nil && !errors.As(err, &needed) {
 		return commandline.UsageError{Err: err}

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/kube/internal/adopt"
 	"github.com/selvage/selvage/kube/internal/agent"
+	"github.com/selvage/selvage/kube/internal/commandline"
 	"github.com/selvage/selvage/kube/internal/controller"
 	"github.com/selvage/selvage/kube/internal/plan"
 	"github.com/selvage/selvage/kube/internal/steer"
@@ -23,14 +26,41 @@ type listeners struct {
 type controllerCmd struct {
 	LeaseNamespace string `placeholder:"NAMESPACE" help:"Namespace of the lease by which several controllers agree on who works; without it there is only this one."`
 	listeners
+	Adopt adoptFlags `embed:"" prefix:"adopt-"`
 }
 
+// adoptFlags are about objects of EgressGateway (spidernet).
+type adoptFlags struct {
+	Egressgateway bool `help:"Serve the objects of EgressGateway (spidernet) that the cluster has, and write their status. What they do not say is in the other flags."`
+	unsaid
+}
+
+// Run runs until ctx ends. It refuses to adopt objects beside their own controller.
 func (c *controllerCmd) Run(ctx context.Context) error {
 	by, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
-	return controller.Run(ctx, by, controller.Options{LeaseNamespace: c.LeaseNamespace, Metrics: c.Metrics, Health: c.Health})
+	o := controller.Options{LeaseNamespace: c.LeaseNamespace, Metrics: c.Metrics, Health: c.Health}
+	if c.Adopt.Egressgateway {
+		if err := adopt.CheckOptions(c.Adopt.options()); err != nil {
+			return commandline.UsageError{Err: err}
+		}
+		add, err := adopt.Setup(ctx, by, c.Adopt.options())
+		if err != nil {
+			return refused(err)
+		}
+		o.Also = append(o.Also, add)
+	}
+	return refused(controller.Run(ctx, by, o))
+}
+
+// refused has the exit status say so.
+func refused(err error) error {
+	if errors.As(err, new(adopt.RefusedError)) {
+		return commandline.RefusedError{Err: err}
+	}
+	return err
 }
 
 // steering is what agent and remove have in common.

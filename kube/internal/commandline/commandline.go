@@ -1,7 +1,7 @@
 // Package commandline is what the programs' command lines have in common.
 //
 // Answers go to standard output, everything else to standard error, one line for each problem, and the exit status is 0 for success,
-// 1 for a failure and 2 for wrong usage.
+// 1 for a failure, 2 for wrong usage and 3 for what is not done because of what else runs.
 package commandline
 
 import (
@@ -24,6 +24,7 @@ const (
 	ExitOK = iota
 	ExitFailure
 	ExitUsage
+	ExitRefused
 )
 
 // Streams is where commands read and write.
@@ -40,6 +41,15 @@ func (e UsageError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the mistake itself.
 func (e UsageError) Unwrap() error { return e.Err }
+
+// RefusedError is that something is not done because of what else runs.
+type RefusedError struct{ Err error }
+
+// Error implements error.
+func (e RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason itself.
+func (e RefusedError) Unwrap() error { return e.Err }
 
 // ErrPrinted ends, as a failure, a command whose answer has said what is wrong.
 var ErrPrinted = errors.New("the answer says what is wrong")
@@ -70,8 +80,11 @@ func (p Program) Run(ctx context.Context, commands any, args []string, s *Stream
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(s.Err, "%s: %s\n", p.Name, line)
 	}
-	if errors.As(err, new(UsageError)) {
+	switch {
+	case errors.As(err, new(UsageError)):
 		return ExitUsage
+	case errors.As(err, new(RefusedError)):
+		return ExitRefused
 	}
 	return ExitFailure
 }

@@ -79,7 +79,7 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 		p.refuse = refusal{"NoGateway", fmt.Sprintf("there is no EgressGateway %s", p.spec.Gateway)}
 		return
 	}
-	list := ranges(g)
+	list := Ranges(g)
 	if p.spec.Address.Type == v1alpha1.AddressFixed {
 		a.fix(p, list, taken)
 		return
@@ -136,7 +136,7 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 	for _, text := range p.status.Addresses {
 		count[family(netip.MustParseAddr(text))]++
 	}
-	for _, r := range ranges(g) {
+	for _, r := range Ranges(g) {
 		of := family(r.From())
 		for addr, n := r.From(), 0; count[of] < wants(p) && n < addressesMost && addr.IsValid() && addr.Compare(r.To()) <= 0; addr, n = addr.Next(), n+1 {
 			if taken[addr] == nil {
@@ -147,7 +147,7 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 		}
 	}
 	for of, name := range []string{"IPv4", "IPv6"} {
-		has := slices.ContainsFunc(ranges(g), func(r netipx.IPRange) bool { return family(r.From()) == of })
+		has := slices.ContainsFunc(Ranges(g), func(r netipx.IPRange) bool { return family(r.From()) == of })
 		if has && count[of] < wants(p) {
 			p.refuse = refusal{"AddressesExhausted", fmt.Sprintf("EgressGateway %s has no free %s address: %d of %d", g.Name, name, count[of], wants(p))}
 		}
@@ -163,9 +163,9 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 // use counts the addresses of a gateway.
 func (a *assessment) use(g *v1alpha1.EgressGateway, taken map[netip.Addr]*policy) {
 	g.Status.Addresses = v1alpha1.AddressUse{}
-	list := ranges(g)
+	list := Ranges(g)
 	for _, r := range list {
-		g.Status.Addresses.Total += size(r)
+		g.Status.Addresses.Total += Size(r)
 	}
 	for addr := range taken {
 		if within(list, addr) {
@@ -174,8 +174,8 @@ func (a *assessment) use(g *v1alpha1.EgressGateway, taken map[netip.Addr]*policy
 	}
 }
 
-// size is how many addresses a range has, at most addressesMost.
-func size(r netipx.IPRange) int64 {
+// Size is how many addresses a range has, at most addressesMost.
+func Size(r netipx.IPRange) int64 {
 	a, b := r.From().As16(), r.To().As16()
 	n := int64(0)
 	for i := range a {
@@ -188,8 +188,8 @@ func within(list []netipx.IPRange, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(r netipx.IPRange) bool { return r.Contains(a) })
 }
 
-// ranges are the good ones of a gateway.
-func ranges(g *v1alpha1.EgressGateway) (list []netipx.IPRange) {
+// Ranges are the good ones of a gateway.
+func Ranges(g *v1alpha1.EgressGateway) (list []netipx.IPRange) {
 	for _, text := range g.Spec.Addresses {
 		if r, ok := parseRange(string(text)); ok {
 			list = append(list, r)

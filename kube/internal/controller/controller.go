@@ -39,6 +39,8 @@ type Options struct {
 	Metrics string
 	// Health is an address to serve /healthz and /readyz at; none without.
 	Health string
+	// Also adds what else runs while this controller works.
+	Also []func(manager.Manager) error
 }
 
 // Scheme knows the kinds that the controller and agents use.
@@ -74,10 +76,15 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	r := &reconciler{client: m.GetClient(), events: m.GetEventRecorder("selvage-kube"), pods: pods}
 	b := builder.ControllerManagedBy(m).Named("egress").WatchesRawSource(pods)
 	for _, o := range Watched() {
-		b = b.Watches(o, enqueue(o), builder.WithPredicates(Changed()))
+		b = b.Watches(o, Enqueue(o), builder.WithPredicates(Changed()))
 	}
 	if err := errors.Join(m.Add(manager.RunnableFunc(reflect)), b.Complete(r)); err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
+	}
+	for _, add := range o.Also {
+		if err := add(m); err != nil {
+			return err
+		}
 	}
 	return m.Start(ctx)
 }
@@ -109,12 +116,12 @@ func Changed() predicate.Predicate {
 	}}
 }
 
-// enqueue has an object's changes be looked at: at once what users write, and with others what there may be much of.
-func enqueue(o client.Object) handler.EventHandler {
-	add := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.AddAfter(everything, settle) }
+// Enqueue has an object's changes be looked at: at once what users write, and with others what there may be much of.
+func Enqueue(o client.Object) handler.EventHandler {
+	add := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.AddAfter(Everything, settle) }
 	switch o.(type) {
 	case *v1alpha1.EgressGateway, *v1alpha1.EgressPolicy, *v1alpha1.ClusterEgressPolicy:
-		add = func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.Add(everything) }
+		add = func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.Add(Everything) }
 	}
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -132,8 +139,8 @@ func OrNone(address string) string {
 	return address
 }
 
-// everything is the one request there is: what changes in the meantime is looked at once.
-var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "everything"}}
+// Everything is the one request there is: what changes in the meantime is looked at once.
+var Everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "everything"}}
 
 // Slim leaves of pods and nodes what is looked at, so that many fit into memory.
 func Slim(o any) (any, error) {

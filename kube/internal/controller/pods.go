@@ -239,7 +239,7 @@ func (s *Pods) reflect(by *rest.Config) (func(context.Context) error, error) {
 func (s *Pods) Start(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wake = func() { q.AddAfter(everything, settle) }
+	s.wake = func() { q.AddAfter(Everything, settle) }
 	s.wake() // what came before
 	return nil
 }

@@ -26,6 +26,10 @@ type Options struct {
 	Except     []string  // networks, of every policy
 	// WhenNoGateway is of every policy; Drop when left out.
 	WhenNoGateway v1alpha1.NoGateway
+	// ExtraCIDRs has the networks of EgressClusterInfo be exceptions of policies that name no destinations.
+	ExtraCIDRs bool
+	// First are policies, by KIND [NAMESPACE/]NAME, that go before others with the same address: they keep it, and their name.
+	First map[string]bool
 }
 
 // Result is objects of Selvage, and what of those that were read they do not have.
@@ -87,6 +91,7 @@ type policy struct {
 	to, except []netip.Prefix
 	gateway    *gateway
 	fixed      []netip.Addr
+	holds      bool // the other project has given it its addresses already
 	priority   *int32
 }
 
@@ -168,6 +173,11 @@ func Convert(objects []Object, o Options) (Result, error) {
 	}
 	i.result.Notes = i.notes
 	return i.result, err
+}
+
+// Origins are the objects that one of the result was made of, as KIND [NAMESPACE/]NAME, the first one first.
+func (r Result) Origins(kind string, o metav1.ObjectMeta) []string {
+	return r.origins[key(metav1.TypeMeta{Kind: kind}, o)]
 }
 
 func (i *importer) readExcept() error {

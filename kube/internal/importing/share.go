@@ -10,10 +10,12 @@ import (
 )
 
 // share sees to it that an address is of one policy alone, which the kinds want and the other projects do not: policies
-// with the same addresses become one where one can say it. Of others the first keeps them.
+// with the same addresses become one where one can say it. Of others the first keeps them: one that the caller puts first,
+// then one that has them already.
 func (i *importer) share() {
 	slices.SortStableFunc(i.policies, func(a, b *policy) int {
-		return cmp.Or(cmp.Compare(a.gateway.name, b.gateway.name), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.gateway.name, b.gateway.name), before(i.First[a.object()], i.First[b.object()]), before(a.holds, b.holds),
+			cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
 	i.policies = i.unitePolicies(i.policies)
 	owner := map[netip.Addr]*policy{}
@@ -42,6 +44,17 @@ func (i *importer) share() {
 		}
 	}
 	i.fill(pool)
+}
+
+// before orders what is true before what is not.
+func before(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // fill leaves policies out for which a gateway has no address left.

@@ -15,8 +15,8 @@ import (
 // spidernetName is the project in notes; its kinds have the names of Selvage's.
 const spidernetName = "EgressGateway of spidernet"
 
-// defaultGatewayLabel is the label of a namespace that names the gateway of policies without one.
-const defaultGatewayLabel = "spidernet.io/egressgateway-default"
+// DefaultGatewayLabel is the label of a namespace that names the gateway of policies without one.
+const DefaultGatewayLabel = "spidernet.io/egressgateway-default"
 
 type spidernetGatewaySpec struct {
 	ClusterDefault bool `json:"clusterDefault"`
@@ -81,6 +81,7 @@ type spidernet struct {
 	defaults map[string]string // gateways by namespace
 	made     map[string]*gateway
 	spec     map[string]spidernetGateway
+	extra    []netip.Prefix // of EgressClusterInfo, where they are exceptions
 }
 
 func (i *importer) readSpidernetGateway(h heading, o Object) {
@@ -101,7 +102,7 @@ func (i *importer) readSpidernetPolicy(h heading, o Object) {
 }
 
 func (i *importer) readNamespace(h heading, _ Object) {
-	if name := h.Metadata.Labels[defaultGatewayLabel]; name != "" {
+	if name := h.Metadata.Labels[DefaultGatewayLabel]; name != "" {
 		if i.spidernet.defaults == nil {
 			i.spidernet.defaults = map[string]string{}
 		}
@@ -125,6 +126,10 @@ func (i *importer) readSpidernetClusterInfo(h heading, o Object) {
 	}
 	const do = "check the networks of the cluster that Selvage's chart finds"
 	for _, cidr := range m.Spec.Extra {
+		if p, err := parseNetwork(cidr); err == nil && i.ExtraCIDRs {
+			i.spidernet.extra = append(i.spidernet.extra, p)
+			continue
+		}
 		i.lost(h.String(), "extraCidr", cidr, "policies have no network that is left out for the whole cluster", "give it to all policies: --except "+cidr)
 	}
 	if a := m.Spec.AutoDetect; a.PodCIDRMode != "" || a.ClusterIP != nil || a.NodeIP != nil {
@@ -240,8 +245,11 @@ func (i *importer) spidernetPolicy(m spidernetPolicy) {
 	if m.Kind != "EgressPolicy" {
 		p.namespace, p.namespaces = "", spec.AppliedTo.Namespaces
 	}
-	if p.fixed, ok = i.spidernetAddresses(m, g); !ok {
+	if p.fixed, p.holds, ok = i.spidernetAddresses(m, g); !ok {
 		return
+	}
+	if len(to) == 0 {
+		p.except = slices.Clone(i.spidernet.extra)
 	}
 	i.policies = append(i.policies, p)
 }
@@ -270,12 +278,13 @@ func (i *importer) spidernetGatewayOf(m spidernetPolicy) (g *gateway, name strin
 	return g, name
 }
 
-// spidernetAddresses are those that the policy has now, so that what partners allow stays valid.
-func (i *importer) spidernetAddresses(m spidernetPolicy, g *gateway) (fixed []netip.Addr, ok bool) {
+// spidernetAddresses are those that the policy has now, so that what partners allow stays valid. It holds them if its
+// status, or that of its gateway, says so.
+func (i *importer) spidernetAddresses(m spidernetPolicy, g *gateway) (fixed []netip.Addr, holds, ok bool) {
 	object, spec, gw := m.String(), m.Spec.EgressIP, i.spidernet.spec[m.Spec.Gateway]
 	if spec.UseNodeIP {
 		i.lost(object, "egressIP.useNodeIP", true, "pods get addresses that fail over; that of a node does not", "have partners allow the address that the policy gets")
-		return nil, true
+		return nil, false, true
 	}
 	if spec.Allocator != "" && spec.Allocator != "default" {
 		i.lost(object, "egressIP.allocatorPolicy", spec.Allocator, "each policy has an address of its own", "")
@@ -302,12 +311,12 @@ func (i *importer) spidernetAddresses(m spidernetPolicy, g *gateway) (fixed []ne
 		a, err := parseAddr(value)
 		if err != nil {
 			i.lost(object, "", nil, fmt.Sprintf("its address %q: %v", value, err), "correct it")
-			return nil, false
+			return nil, false, false
 		}
 		i.own(object, g, a)
 		fixed = append(fixed, a)
 	}
-	return sortAddresses(fixed), true
+	return sortAddresses(fixed), now != spidernetAddress{}, true
 }
 
 // spidernetStatus finds the address of a policy in the status of its gateway.
