@@ -50,8 +50,8 @@ func Setup(ctx context.Context, by *rest.Config, o importing.Options) (func(mana
 	refuse := func(ctx context.Context, err error) error {
 		var refused RefusedError
 		if errors.As(err, &refused) {
-			if told := tellRefusal(ctx, c, dyn, refused); told != nil {
-				slog.Warn("no event says that adoption is refused", "err", told)
+			if failed := tellRefusal(ctx, c, dyn, refused); failed != nil {
+				slog.Warn("no event says that adoption is refused", "err", failed)
 			}
 		}
 		return err
@@ -232,7 +232,7 @@ func changed(h, w client.Object) client.Object {
 		n.Spec = *w.(*v1alpha1.EgressGateway).Spec.DeepCopy()
 		n.Spec.Liveness, n.Spec.Replication = was.Liveness, was.Replication
 	case *v1alpha1.ClusterEgressPolicy:
-		n.Spec.Namespaces = w.(*v1alpha1.ClusterEgressPolicy).Spec.Namespaces
+		n.Spec.Namespaces = w.(*v1alpha1.ClusterEgressPolicy).DeepCopy().Spec.Namespaces
 	}
 	if spec := policySpec(n); spec != nil {
 		was := *spec

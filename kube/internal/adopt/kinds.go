@@ -35,7 +35,7 @@ func resourceOf(kind string) schema.GroupVersionResource {
 }
 
 // absentFor is how long a kind that the cluster does not have is not asked for again.
-const absentFor = 5 * time.Second
+const absentFor = 3 * time.Second
 
 // kinds are their objects, also of kinds that the cluster gets later. It is a source of controller-runtime.
 type kinds struct {
