@@ -35,17 +35,25 @@ type adoptFlags struct {
 	unsaid
 }
 
+// check says what of the flags is wrong, without a cluster.
+func (a *adoptFlags) check() error {
+	if n := len(a.UplinkInterface) + len(a.VLAN) + len(a.NextHop) + len(a.Nodes) + len(a.Address) + len(a.Except); n > 0 && !a.Egressgateway {
+		return errors.New("flags of --adopt are for --adopt-egressgateway: give it, too")
+	}
+	return adopt.CheckOptions(a.options())
+}
+
 // Run runs until ctx ends. It refuses to adopt objects beside their own controller.
 func (c *controllerCmd) Run(ctx context.Context) error {
+	if err := c.Adopt.check(); err != nil {
+		return commandline.UsageError{Err: err}
+	}
 	by, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
 	o := controller.Options{LeaseNamespace: c.LeaseNamespace, Metrics: c.Metrics, Health: c.Health}
 	if c.Adopt.Egressgateway {
-		if err := adopt.CheckOptions(c.Adopt.options()); err != nil {
-			return commandline.UsageError{Err: err}
-		}
 		add, err := adopt.Setup(ctx, by, c.Adopt.options())
 		if err != nil {
 			return refused(err)

@@ -364,6 +364,35 @@ func TestOwnFieldsStay(t *testing.T) {
 	}
 }
 
+// A thousand policies, of which a fifth shares the default address as far as one policy can say it.
+func BenchmarkTranslate(b *testing.B) {
+	var theirs []*unstructured.Unstructured
+	add := func(kind, namespace, name string, spec map[string]any) {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": Group + "/" + version, "kind": kind, "spec": spec}}
+		u.SetNamespace(namespace)
+		u.SetName(name)
+		theirs = append(theirs, u)
+	}
+	add("EgressGateway", "", "g", map[string]any{
+		"ippools": map[string]any{"ipv4": []any{"10.9.0.0/16"}, "ipv4DefaultEIP": "10.9.0.1"}, "nodeSelector": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"e": "g"}}},
+	})
+	for i := range 1000 {
+		ip := map[string]any{}
+		if i%5 > 0 {
+			ip["ipv4"] = fmt.Sprintf("10.9.%d.%d", 1+i/250, 1+i%250)
+		}
+		add("EgressPolicy", fmt.Sprint("ns", i%50), fmt.Sprint("p", i), map[string]any{
+			"egressGatewayName": "g", "egressIP": ip, "appliedTo": map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"app": fmt.Sprint("app", i)}}},
+		})
+	}
+	o := importing.Options{Interfaces: []importing.Setting{{Value: "eth1"}}, NextHops: []importing.Setting{{Value: "203.0.113.1"}}}
+	for b.Loop() {
+		if _, err := translate(input{theirs: theirs, options: o}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func TestDifference(t *testing.T) {
 	was := map[string]any{"eip": map[string]any{"ipv4": "1", "ipv6": "2"}, "node": "a", "more": "x"}
 	now := map[string]any{"eip": map[string]any{"ipv4": "3"}, "more": "x"}

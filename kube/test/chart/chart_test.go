@@ -52,6 +52,10 @@ func TestValues(t *testing.T) {
 		`agent={"clusterNetworks":["10.0.0.0"]}`: "does not match pattern",
 		`agent={"arguments":"--x"}`:              "got string, want array",
 		`images={"kube":{"repository":""}}`:      "minLength: got 0, want 1",
+		`adopt={"egressgateway":"yes"}`:          "got string, want boolean",
+		`adopt={"vlans":[30]}`:                   "got number, want string",
+		`adopt={"uplinkInterfaces":["a b"]}`:     "does not match pattern",
+		`adopt={"whenNoGateway":"Never"}`:        "must be one of 'Drop', 'Node'",
 	} {
 		if _, err := server.Run(t.Context(), "helm", "template", folder, "--set-json", value); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", value, err, want)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
@@ -53,6 +54,12 @@ const (
 // newManaged has no gateway and no policy yet.
 func newManaged(t *testing.T) *managed {
 	t.Helper()
+	return newManagedWith(t, func(context.Context, *rest.Config) ([]func(manager.Manager) error, error) { return nil, nil })
+}
+
+// newManagedWith has a controller with more, for which the chart has values.
+func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]func(manager.Manager) error, error), values ...string) *managed {
+	t.Helper()
 	b := &managed{cluster: newCluster(t), agents: map[string]agent.Options{}, stops: map[string]func(){}}
 	var err error
 	b.server, err = apiserver.Start(b.Ctx)
@@ -70,7 +77,11 @@ func newManaged(t *testing.T) *managed {
 			t.Error(err)
 		}
 	})
-	_, err = b.server.Run(b.Ctx, "helm", "upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace")
+	argv := []string{"upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace"}
+	for _, v := range values {
+		argv = append(argv, "--set-json", v)
+	}
+	_, err = b.server.Run(b.Ctx, "helm", argv...)
 	b.Must(err)
 	scheme, err := controller.Scheme()
 	b.Must(err)
@@ -79,7 +90,12 @@ func newManaged(t *testing.T) *managed {
 	b.create()
 	running.Go(func() {
 		for ctx.Err() == nil { // it ends when it loses its lease, as with the API server, and is started again, as by a kubelet
-			if err := controller.Run(ctx, b.as("controller", nil), controller.Options{LeaseNamespace: namespace}); err != nil && !strings.Contains(err.Error(), "leader election lost") {
+			config := b.as("controller", nil)
+			more, err := also(ctx, config)
+			if err == nil {
+				err = controller.Run(ctx, config, controller.Options{LeaseNamespace: namespace, Also: more})
+			}
+			if err != nil && !strings.Contains(err.Error(), "leader election lost") {
 				b.ends(err)
 				return
 			}
