@@ -96,7 +96,7 @@ type adopter struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (a *adopter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	theirs, ok := a.kinds.all()
+	theirs, absent, ok := a.kinds.all()
 	if !ok {
 		return reconcile.Result{}, nil // Start or a store wakes it
 	}
@@ -107,11 +107,11 @@ func (a *adopter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	if err := a.translate(theirs, namespaces, have); err != nil {
 		return reconcile.Result{}, err
 	}
-	taken, err := a.keep(ctx, theirs, have)
+	left, err := a.keep(ctx, theirs, have, absent)
 	if err == nil {
 		err = a.write(ctx, theirs, have)
 	}
-	return reconcile.Result{}, errors.Join(err, a.tell(ctx, theirs, slices.Concat(a.notes, taken, refusals(have))))
+	return reconcile.Result{}, errors.Join(err, a.tell(ctx, theirs, slices.Concat(a.notes, left, refusals(have))))
 }
 
 // have are all objects of Selvage's kinds, in the order of their names, and the namespaces, out of the cache.
@@ -169,20 +169,17 @@ func (a *adopter) translate(theirs []*unstructured.Unstructured, namespaces []co
 	return nil
 }
 
-// keep has the objects that were made be those that are wanted. Somebody's own stay as they are, and a note says so.
-func (a *adopter) keep(ctx context.Context, theirs []*unstructured.Unstructured, have []client.Object) (taken []importing.Note, err error) {
-	known, wanted := map[string]client.Object{}, map[string]bool{}
+// keep has the objects that were made be those that are wanted. Notes say what stays as it is: somebody's own, and what is stale but for
+// an object that cannot be carried.
+func (a *adopter) keep(ctx context.Context, theirs []*unstructured.Unstructured, have []client.Object, absent map[string]bool) (left []importing.Note, err error) {
+	known := map[string]client.Object{}
 	for _, h := range have {
 		known[nameOf(h)] = h
 	}
-	for _, w := range a.objects {
-		wanted[nameOf(w)] = true
-	}
+	gone, left := stale(have, a.objects, theirs, absent)
 	var errs []error
-	for _, h := range have { // first, so that their addresses are free
-		if h.GetLabels()[Label] == Group && !wanted[nameOf(h)] {
-			errs = append(errs, a.done("delete", h, a.client.Delete(ctx, h)))
-		}
+	for _, h := range gone { // first, so that their addresses are free
+		errs = append(errs, a.done("delete", h, a.client.Delete(ctx, h)))
 	}
 	for _, w := range a.objects {
 		h := known[nameOf(w)]
@@ -192,7 +189,7 @@ func (a *adopter) keep(ctx context.Context, theirs []*unstructured.Unstructured,
 			errs = append(errs, a.done("create", w, a.client.Create(ctx, o)))
 		case h.GetLabels()[Label] != Group:
 			for _, object := range originsOf(w) {
-				taken = append(taken, importing.Note{
+				left = append(left, importing.Note{
 					Kind: importing.NotCarried, Object: object, Reason: "there is a " + nameOf(w) + " of selvage.dev that was not made of it",
 					Do: "delete one of the two, or give that the label " + Label + "=" + Group,
 				})
@@ -207,7 +204,7 @@ func (a *adopter) keep(ctx context.Context, theirs []*unstructured.Unstructured,
 	for _, u := range theirs {
 		errs = append(errs, a.release(ctx, u, theirs))
 	}
-	return taken, errors.Join(errs...)
+	return left, errors.Join(errs...)
 }
 
 // done is the error of a write. What is not as the cache has it comes by the watch.

@@ -34,6 +34,7 @@ type world struct {
 	have    []client.Object
 	spaces  []corev1.Namespace
 	options importing.Options
+	absent  map[string]bool // kinds
 	notes   []importing.Note
 	writes  int // of the last step
 }
@@ -66,7 +67,9 @@ func (w *world) step() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.notes, w.writes = out.notes, 0
+	gone, left := stale(w.have, out.objects, w.theirs, w.absent)
+	w.notes, w.writes = slices.Concat(out.notes, left), len(gone)
+	w.have = slices.DeleteFunc(w.have, func(h client.Object) bool { return slices.Contains(gone, h) })
 	w.take(out.objects)
 	w.assess()
 	for name, status := range statuses(w.theirs, w.have) {
@@ -79,25 +82,19 @@ func (w *world) step() {
 	}
 }
 
-// take makes objects, changes and removes them, as keep does.
+// take makes objects and changes them, as keep does.
 func (w *world) take(objects []client.Object) {
-	var now []client.Object
 	for _, o := range objects {
 		at := slices.IndexFunc(w.have, func(h client.Object) bool { return nameOf(h) == nameOf(o) })
 		switch {
 		case at < 0:
 			w.writes++
-			o.SetGeneration(1)
-			now = append(now, o)
+			w.have = append(w.have, o)
 		case changed(w.have[at], o) != nil:
 			w.writes++
-			now = append(now, changed(w.have[at], o))
-		default:
-			now = append(now, w.have[at])
+			w.have[at] = changed(w.have[at], o)
 		}
 	}
-	w.writes += max(0, len(w.have)-len(now))
-	w.have = now
 }
 
 // assess has the first of two nodes of each gateway answer for all its addresses.
@@ -322,6 +319,8 @@ func TestOneLacks(t *testing.T) {
 	if got := w.eips()["EgressPolicy shop/billing"]; got != "203.0.113.51" {
 		t.Errorf("billing has %s", got)
 	}
+
+	w = newWorld(t, spidernet)
 	w.options.Interfaces[0].Gateway = "nodes"
 	w.settles()
 	w.says("EgressGateway partners", "it lacks the interface")
@@ -331,8 +330,54 @@ func TestOneLacks(t *testing.T) {
 			t.Errorf("%v", n)
 		}
 	}
-	if node, _, _ := unstructured.NestedString(w.their("EgressPolicy shop/billing").Object, "status", "node"); node != "" || len(nodes) == 0 {
+	if node, _, _ := unstructured.NestedString(w.their("EgressPolicy shop/web").Object, "status", "node"); node != "" || len(nodes) == 0 {
 		t.Errorf("policy of node %q, gateway of %v", node, nodes)
+	}
+	if got := w.eips()["EgressPolicy shop/web"]; got != "203.0.113.50" {
+		t.Errorf("web has %s", got)
+	}
+}
+
+// What was made stays while what it was made of is there, or may be: a mistake does not have packets leave by their nodes.
+func TestMistakesKeep(t *testing.T) {
+	names := func(w *world) (all []string) {
+		for _, h := range w.have {
+			all = append(all, nameOf(h))
+		}
+		slices.Sort(all)
+		return all
+	}
+	for name, change := range map[string]func(*world){
+		"a value of the chart": func(w *world) { w.options.Interfaces = nil },
+		"a destination": func(w *world) {
+			_ = unstructured.SetNestedStringSlice(w.their("EgressPolicy shop/billing").Object, []string{"everywhere"}, "spec", "destSubnet")
+		},
+		"the name of a gateway": func(w *world) {
+			_ = unstructured.SetNestedField(w.their("EgressPolicy shop/billing").Object, "partner", "spec", "egressGatewayName")
+		},
+		"kinds are not served": func(w *world) {
+			w.theirs, w.absent = nil, map[string]bool{"EgressGateway": true, "EgressPolicy": true, "EgressClusterPolicy": true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, spidernet)
+			w.settles()
+			want := names(w)
+			change(w)
+			w.settles()
+			if got := names(w); !slices.Equal(got, want) {
+				t.Errorf("there are %v, want %v", got, want)
+			}
+			if len(w.theirs) > 0 {
+				w.says("EgressPolicy shop/billing", "what was made of it before stays as it is")
+			}
+		})
+	}
+	w := newWorld(t, spidernet)
+	w.settles()
+	w.theirs = nil
+	if w.settles(); len(w.have) > 0 {
+		t.Errorf("without theirs there are %v", names(w))
 	}
 }
 

@@ -52,7 +52,8 @@ type store struct {
 	of     *kinds
 	kind   string
 	synced bool
-	absent bool
+	absent bool // by the last list
+	none   bool // the list that comes next is that of a kind that the cluster does not have
 }
 
 func newKinds(by dynamic.Interface) *kinds {
@@ -63,13 +64,18 @@ func newKinds(by dynamic.Interface) *kinds {
 	return k
 }
 
-// all are the objects of all kinds, which are not to be changed; it is not ok while some are not known yet.
-func (k *kinds) all() (list []*unstructured.Unstructured, ok bool) {
+// all are the objects of all kinds, which are not to be changed, and the kinds that the cluster does not have; it is not ok while some
+// are not known yet.
+func (k *kinds) all() (list []*unstructured.Unstructured, absent map[string]bool, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	absent = map[string]bool{}
 	for _, s := range k.stores {
 		if !s.synced {
-			return nil, false
+			return nil, nil, false
+		}
+		if s.absent {
+			absent[s.kind] = true
 		}
 		for _, o := range s.List() {
 			if u, is := o.(*unstructured.Unstructured); is {
@@ -77,7 +83,7 @@ func (k *kinds) all() (list []*unstructured.Unstructured, ok bool) {
 			}
 		}
 	}
-	return list, true
+	return list, absent, true
 }
 
 // Start implements source.Source.
@@ -102,24 +108,35 @@ func (k *kinds) follow(ctx context.Context) error {
 	return nil
 }
 
-// source lists and watches a kind. One that the cluster does not have has no objects, until it has it.
+// source lists and watches a kind. One that the cluster does not have has no objects, and is listed when the cluster has it: a watch alone
+// would have one object after the other, and of those that come later nothing is known meanwhile.
 func (s *store) source(of dynamic.NamespaceableResourceInterface) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := of.List(ctx, o)
-			if apierrors.IsNotFound(err) {
-				s.absence(true)
+			none := apierrors.IsNotFound(err)
+			s.of.mu.Lock()
+			s.none = none
+			s.of.mu.Unlock()
+			if none {
 				return &unstructured.UnstructuredList{}, nil
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := of.Watch(ctx, o)
-			switch {
-			case err == nil:
-				s.absence(false)
-			case apierrors.IsNotFound(err) && o.SendInitialEvents == nil: // else the list comes next
+			s.of.mu.Lock()
+			absent := s.absent
+			s.of.mu.Unlock()
+			switch none := apierrors.IsNotFound(err); {
+			case o.SendInitialEvents != nil, err != nil && !none: // it is a list, or no answer
+			case absent && none:
 				return silent(ctx, absentFor), nil
+			case absent || none: // this error has it listed at once, and is in no log
+				if w != nil {
+					w.Stop()
+				}
+				return nil, apierrors.NewResourceExpired("the cluster has the kind now, or no longer")
 			}
 			return w, err
 		},
@@ -127,14 +144,11 @@ func (s *store) source(of dynamic.NamespaceableResourceInterface) *toolscache.Li
 }
 
 // absence logs that the cluster does not have a kind, or has it now.
-func (s *store) absence(is bool) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	if s.absent == is {
+func (s *store) absence() {
+	if s.absent == s.none {
 		return
 	}
-	s.absent = is
-	if is {
+	if s.absent = s.none; s.absent {
 		slog.Warn("the cluster does not have the kind, and is asked again", "kind", s.kind+"."+Group, "every", absentFor)
 	} else {
 		slog.Info("the cluster has the kind now", "kind", s.kind+"."+Group)
@@ -167,7 +181,11 @@ func (s *store) Delete(o any) error { return s.change(func() error { return s.St
 
 // Replace implements it.
 func (s *store) Replace(list []any, version string) error {
-	return s.change(func() error { s.synced = true; return s.Store.Replace(list, version) })
+	return s.change(func() error {
+		s.absence()
+		s.synced, s.none = true, false
+		return s.Store.Replace(list, version)
+	})
 }
 
 func (s *store) change(do func() error) error {

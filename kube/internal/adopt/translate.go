@@ -193,6 +193,38 @@ func (w *wanted) object(r importing.Result, o client.Object) {
 	w.objects = append(w.objects, o)
 }
 
+// stale are objects that were made and are not wanted any more. One stays as it is while an object that it was made of is there and
+// cannot be carried, or may be there: without it packets would leave by their nodes for a mistake in a field or a value of the chart.
+func stale(have, objects []client.Object, theirs []*unstructured.Unstructured, absent map[string]bool) (gone []client.Object, left []importing.Note) {
+	wanted, carried, there := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, w := range objects {
+		wanted[nameOf(w)] = true
+		for _, object := range originsOf(w) {
+			carried[object] = true
+		}
+	}
+	for _, u := range theirs {
+		there[nameOf(u)] = u.GetDeletionTimestamp() == nil
+	}
+	for _, h := range have {
+		if h.GetLabels()[Label] != Group || wanted[nameOf(h)] {
+			continue
+		}
+		stays := false
+		for _, object := range originsOf(h) {
+			kind, _, _ := strings.Cut(object, " ")
+			if there[object] && !carried[object] {
+				left = append(left, importing.Note{Kind: importing.Differs, Object: object, Reason: "what was made of it before stays as it is"})
+			}
+			stays = stays || absent[kind] || there[object] && !carried[object]
+		}
+		if !stays {
+			gone = append(gone, h)
+		}
+	}
+	return gone, left
+}
+
 func originsOf(o client.Object) []string {
 	text := o.GetAnnotations()[Origins]
 	if o.GetLabels()[Label] != Group || text == "" {
