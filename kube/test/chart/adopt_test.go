@@ -57,6 +57,7 @@ func TestAdopt(t *testing.T) {
 	tier.Slow(t)
 	ctx := t.Context()
 	adoptChart(t)
+	ownLease(t)
 	before := asked(t)
 	config, _ := as(t, "controller", nil)
 

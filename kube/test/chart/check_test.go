@@ -35,12 +35,7 @@ func TestCheck(t *testing.T) {
 	tier.Slow(t)
 	ctx := t.Context()
 	program := build(t)
-	t.Cleanup(func() { // another controller makes its own
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "selvage-kube"}}
-		if err := admin.Delete(context.WithoutCancel(ctx), lease); err != nil {
-			t.Error(err)
-		}
-	})
+	ownLease(t)
 	config, _ := as(t, "controller", nil)
 	runs(t, func(ctx context.Context) error {
 		return controller.Run(ctx, config, controller.Options{LeaseNamespace: namespace})
@@ -154,6 +149,17 @@ func build(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program
+}
+
+// ownLease takes the lease of the test's controllers away when it ends, so that those of other tests make their own.
+func ownLease(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: controller.Lease}}
+		if err := admin.Delete(context.WithoutCancel(t.Context()), lease); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // runPod runs what a pod of this specification would, as its account; p may be nil.
