@@ -103,6 +103,11 @@ type Uplink struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="must be addresses"
 	// +listType=set
 	NextHops []string `json:"nextHops"`
+
+	// bgp has nodes advertise addresses to routers, besides ARP and neighbour discovery. They need not be in a network of the
+	// interface then.
+	// +optional
+	BGP *BGP `json:"bgp,omitempty"`
 }
 
 // Liveness is how nodes watch each other (BFD, RFC 5880).

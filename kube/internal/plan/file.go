@@ -57,6 +57,9 @@ func (m *maker) file() ([]byte, error) {
 	if policies := m.policies(); len(policies) > 0 {
 		spec["egress"] = object{"sessions": sessions, "gateways": m.groups(), "policies": policies}
 	}
+	if bgp := m.bgp(); bgp != nil {
+		spec["bgp"] = bgp
+	}
 	return yaml.Marshal(object{
 		"apiVersion": "selvage.dev/v1alpha2", "kind": "Edge", "metadata": object{"name": EdgeName(m.in.Node)}, "spec": spec,
 	})
@@ -241,7 +244,7 @@ func (m *maker) uplinks() []object {
 		}
 		u := object{"name": uplinkName(spec), "interface": spec.Interface, "nat": object{"required": true}} // what is untranslated does not leave
 		if m.broken(g) == "" {
-			u["addresses"] = Texts(m.uplink(g))
+			u["addresses"] = Texts(m.forwarding(g))
 		} else {
 			u["interface"], u["addresses"] = missing, nowhere
 		}

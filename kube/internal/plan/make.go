@@ -232,7 +232,8 @@ func (m *maker) broken(g *v1alpha1.EgressGateway) string {
 			}
 		}
 	}
-	return ""
+	_, problem := m.sessions(g)
+	return problem
 }
 
 // carries is why an interface with these addresses cannot be the uplink of a pool, "" when it can.

@@ -150,6 +150,11 @@ func TestFiles(t *testing.T) {
 			in.Gateways[0].Spec.Mode, in.Gateways[0].Spec.Replication = v1alpha1.ActiveActive, v1alpha1.Disabled
 			in.Gateways[0].Spec.Uplink.VLAN = 7
 		},
+		"bgp": withBGP,
+		"bgp-alone": func(in *Input) {
+			withBGP(in)
+			in.Settings.TunnelIP, in.Gateways[0].Status.Nodes = IPv6, in.Gateways[0].Status.Nodes[1:]
+		},
 		"options": func(in *Input) {
 			limit := int32(100)
 			in.Policies[0].Spec.Mapping, in.Policies[0].Spec.Limit, in.Policies[0].Spec.To = v1alpha1.EndpointIndependent, &limit, []v1alpha1.Network{"203.0.113.0/24", "::/0"}
@@ -375,6 +380,14 @@ func random(r *rand.Rand) Input {
 	}
 	if r.IntN(4) == 0 {
 		in.Nodes = append(in.Nodes, Node{"stale", in.Nodes[r.IntN(4)].Addresses})
+	}
+	for _, g := range []*v1alpha1.EgressGateway{&in.Gateways[0], &second} {
+		if r.IntN(2) == 0 {
+			g.Spec.Uplink.BGP = advertised()
+		}
+	}
+	if r.IntN(2) == 0 {
+		in.Host.Uplinks["eth1"] = append(in.Host.Uplinks["eth1"], session203)
 	}
 	in.Gateways = append(in.Gateways, second)
 	for i := range r.IntN(8) {

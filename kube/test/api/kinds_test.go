@@ -16,6 +16,9 @@ import (
 const goodGateway = `{nodes: {matchLabels: {egress: "yes"}}, addresses: [198.51.100.20-198.51.100.29, 198.51.100.64/28, "2001:db8::20"],
   uplink: {interface: eth1, nextHops: [198.51.100.1]}}`
 
+// withBGP is the good gateway, and how its addresses are advertised.
+func withBGP(b string) string { return strings.TrimSuffix(goodGateway, "}}") + `, bgp: ` + b + `}}` }
+
 // What the API server takes, and what it says of what it refuses.
 func TestKinds(t *testing.T) {
 	tier.Slow(t)
@@ -28,6 +31,13 @@ func TestKinds(t *testing.T) {
 		"next hop of words":       {"EgressGateway", `{nodes: {}, addresses: [198.51.100.20], uplink: {interface: eth1, nextHops: [router]}}`, "must be addresses"},
 		"too fast":                {"EgressGateway", strings.TrimSuffix(goodGateway, "}") + `, liveness: {interval: 1ms}}`, "must be from 10ms to 10s"},
 		"no such mode":            {"EgressGateway", strings.TrimSuffix(goodGateway, "}") + `, mode: Both}`, `supported values: "ActiveStandby", "ActiveActive"`},
+		"bgp":                     {"EgressGateway", withBGP(`{as: 65010, neighbours: [{address: 198.51.100.1, as: 65100, bfd: Enabled}, {address: "2001:db8::9", as: 4200000001, ebgpMultihop: 2}]}`), ""},
+		"bgp without neighbours":  {"EgressGateway", withBGP(`{as: 65010, neighbours: []}`), "should have at least 1 items"},
+		"bgp to a link":           {"EgressGateway", withBGP(`{as: 65010, neighbours: [{address: "fe80::1", as: 65100}]}`), "must be the unicast address of a router"},
+		"bgp to words":            {"EgressGateway", withBGP(`{as: 65010, neighbours: [{address: router, as: 65100}]}`), "must be the unicast address of a router"},
+		"bgp to one twice":        {"EgressGateway", withBGP(`{as: 65010, neighbours: [{address: 198.51.100.1, as: 65100}, {address: 198.51.100.1, as: 65101}]}`), "Duplicate value"},
+		"bgp of no AS":            {"EgressGateway", withBGP(`{as: 4294967295, neighbours: [{address: 198.51.100.1, as: 65100}]}`), "less than or equal to 4294967294"},
+		"bgp of AS_TRANS":         {"EgressGateway", withBGP(`{as: 23456, neighbours: [{address: 198.51.100.1, as: 65100}]}`), "must not be 23456"},
 		"policy":                  {"EgressPolicy", `{gateway: out}`, ""},
 		"policy with all":         {"EgressPolicy", `{gateway: out, pods: {matchLabels: {app: web}}, serviceAccounts: [robot], to: [203.0.113.0/24], except: ["2001:db8::/32"], priority: 5, whenNoGateway: Node, mapping: EndpointIndependent, limit: 10, address: {type: Fixed, fixed: [198.51.100.20]}}`, ""},
 		"no gateway":              {"EgressPolicy", `{}`, "spec.gateway: Required value"},
