@@ -37,6 +37,7 @@ type Node struct {
 type Found struct {
 	Status api.Status
 	Egress api.EgressInfo
+	BGP    api.BGPInfo // where the plan has it
 	// Members are those of the edge's live groups.
 	Members map[string][]netip.Addr
 	// Lacks is what of a policy the tables did not have, by its key, before and after.
@@ -63,7 +64,12 @@ func (n *Node) Make(ctx context.Context, p plan.Plan) Found {
 	f.Status, err = n.Edge.Status(ctx)
 	errs = append(errs, err)
 	f.Egress, err = n.Edge.Egress().Info(ctx)
-	errs = append(errs, err, n.group(ctx, has, union(has, p.Groups)))
+	errs = append(errs, err)
+	if p.BGP {
+		f.BGP, err = n.Edge.BGP().Info(ctx)
+		errs = append(errs, err)
+	}
+	errs = append(errs, n.group(ctx, has, union(has, p.Groups)))
 	err = n.steer(ctx, p, &f)
 	f.Steered = err == nil
 	errs = append(errs, err, n.group(ctx, union(has, p.Groups), p.Groups))

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,9 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	slices.SortFunc(s.Policies, func(a, b v1alpha1.NodePolicy) int { return strings.Compare(a.Policy, b.Policy) })
 	for _, g := range f.Egress.Groups {
 		if own := slices.IndexFunc(g.Members, func(m api.GatewayInfo) bool { return m.Self }); own >= 0 {
-			s.Gateways = append(s.Gateways, gatewayOf(node, g, own, p, f.Egress))
+			n := gatewayOf(node, g, own, p, f.Egress)
+			n.Message = strings.Join(append([]string{n.Message}, unestablished(f.BGP)...), "; ")
+			s.Gateways = append(s.Gateways, n)
 		}
 	}
 	slices.SortFunc(s.Gateways, func(a, b v1alpha1.NodeGateway) int { return strings.Compare(a.Gateway, b.Gateway) })
@@ -37,6 +40,16 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	return s
+}
+
+// unestablished are the routers that do not hear of the node's addresses.
+func unestablished(b api.BGPInfo) (list []string) {
+	for _, n := range b.Neighbours {
+		if n.State != "established" {
+			list = append(list, fmt.Sprintf("there is no BGP session with %s", n.Address))
+		}
+	}
+	return list
 }
 
 var states = map[string]v1alpha1.NodeState{"serving": v1alpha1.Serving, "draining": v1alpha1.Draining, "gone": v1alpha1.Gone}

@@ -43,3 +43,20 @@ func TestReportStays(t *testing.T) {
 		t.Errorf("it was %+v\nand is %+v", back, again)
 	}
 }
+
+// A router that does not hear of the addresses is named where users look for why a gateway does not do its work.
+func TestReportOfBGP(t *testing.T) {
+	own, first, second := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.9")
+	f := Found{
+		Egress: api.EgressInfo{Groups: []api.GatewayGroupInfo{{Name: "g_out", Members: []api.GatewayInfo{{Address: own, Self: true, State: "serving", Why: "it serves"}}}}},
+		BGP:    api.BGPInfo{Neighbours: []api.BGPNeighbourInfo{{Address: first, State: "established"}, {Address: second, State: "active", Why: "refused"}}},
+	}
+	p := plan.Plan{Gateways: map[string]string{"g_out": "out"}, BGP: true}
+	if got := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Gateways[0]; got.Message != "it serves; there is no BGP session with 198.51.100.9" || got.State != v1alpha1.Serving {
+		t.Errorf("it is %s: %s", got.State, got.Message)
+	}
+	f.BGP.Neighbours[1].State = "established"
+	if got := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Gateways[0]; got.Message != "it serves" {
+		t.Errorf("with all sessions it says %q", got.Message)
+	}
+}

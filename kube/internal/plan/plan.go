@@ -90,6 +90,7 @@ type LinkPair struct {
 type Plan struct {
 	Cluster  []netip.Prefix          // of the settings: never steered
 	Edge     []byte                  // configuration file of the edge
+	BGP      bool                    // by which the edge speaks BGP
 	Groups   map[string][]netip.Addr // members of the file's live groups: pods of policies
 	Gateways map[string]string       // the file's groups of gateways, and the EgressGateway of each
 	Remotes  map[netip.Addr]string   // nodes by their tunnel endpoint, the own one too
