@@ -40,6 +40,7 @@ type unwatched struct{}
 
 func (unwatched) Results() map[overlay.Pair]bfd.Result { return nil }
 func (unwatched) Since() time.Time                     { return time.Time{} }
+func (unwatched) Dead() map[netip.Addr]string          { return nil }
 func (unwatched) SetService(bfd.Service)               {}
 
 // A link that is lost is left, one that carries nothing changes nothing, and what cannot be steered is a fault until it can.

@@ -125,6 +125,9 @@ func (r *Role) target(w electionInput, f Facts) (target nat.State, why string) {
 	if state, because := plan.OwnState(f.Config, f.HostState); state > target {
 		target, why = state, because
 	}
+	if because := unreached(f.Config, f.Dead); because != "" && target < nat.Gone {
+		target, why = nat.Gone, because
+	}
 	switch {
 	case r.leaving:
 		return nat.Gone, "its process is stopping"

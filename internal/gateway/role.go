@@ -50,6 +50,7 @@ type Facts struct {
 	HostState host.State
 	Results   map[overlay.Pair]bfd.Result // what BFD knows
 	Watched   time.Time                   // since when it watches; zero: it does not
+	Dead      map[netip.Addr]string       // BGP neighbours that answered to BFD, and why they no longer do
 }
 
 // Role is who serves the sources of egress policies, and why. Evaluate and Take, and Move,

@@ -164,6 +164,23 @@ func (w *Watch) Failed() map[netip.Addr]string {
 	return failed
 }
 
+// Dead are the neighbours that answered and no longer do, and why. One that took its session out of use is none of them.
+func (w *Watch) Dead() map[netip.Addr]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dead := make(map[netip.Addr]string)
+	if w.monitor == nil {
+		return dead
+	}
+	results := w.monitor.Results()
+	for pair, neighbour := range w.neighbours {
+		if r := results[pair]; r.State == bfd.Down && !r.Left && !r.Held {
+			dead[neighbour] = cmp.Or(r.Why, "it is down")
+		}
+	}
+	return dead
+}
+
 // Neighbours are the states of the sessions with watched neighbours, in words.
 func (w *Watch) Neighbours() map[netip.Addr]string {
 	w.mu.Lock()

@@ -72,7 +72,7 @@ func TestWatch(t *testing.T) {
 		})
 		e, paths := watched()
 		w.Follow(e, paths, nil)
-		if faults[WatchRemotes] == nil || w.Results() != nil || !w.Since().IsZero() || len(w.Failed())+len(w.Neighbours()) != 0 {
+		if faults[WatchRemotes] == nil || w.Results() != nil || !w.Since().IsZero() || len(w.Failed())+len(w.Neighbours())+len(w.Dead()) != 0 {
 			t.Errorf("nothing can be watched: faults %v, results %v", faults, w.Results())
 		}
 		w.LinkLost(7)
@@ -89,6 +89,15 @@ func TestWatch(t *testing.T) {
 		m.results[toReflector] = down
 		if first, again := w.Failed(), w.Failed(); first[reflector] != down.Why || len(again) != 0 {
 			t.Errorf("failed %v, and again %v", first, again)
+		}
+		for _, c := range []struct {
+			result bfd.Result
+			dead   bool
+		}{{down, true}, {up, false}, {bfd.Result{}, false}, {bfd.Result{State: bfd.Down, Left: true}, false}, {bfd.Result{State: bfd.Down, Held: true}, false}} {
+			m.results[toReflector] = c.result
+			if dead := w.Dead(); (dead[reflector] != "") != c.dead || c.dead && len(dead) != 1 {
+				t.Errorf("with %+v dead are %v", c.result, dead)
+			}
 		}
 		w.LinkLost(7)
 		e.Underlay.Liveness = nil

@@ -58,5 +58,5 @@ func (w *Writer) planPaths(s Snapshot, before PathPlan) PathPlan {
 
 // facts are what gateways are judged by.
 func (w *Writer) facts(s Snapshot) gateway.Facts {
-	return gateway.Facts{Config: s.Edge, HostState: w.hostOf(s), Results: w.liveness.Results(), Watched: w.liveness.Since()}
+	return gateway.Facts{Config: s.Edge, HostState: w.hostOf(s), Results: w.liveness.Results(), Watched: w.liveness.Since(), Dead: w.liveness.Dead()}
 }

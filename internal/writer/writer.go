@@ -20,6 +20,8 @@ type Liveness interface {
 	Results() map[overlay.Pair]bfd.Result
 	// Since is when the watching began; zero: it did not.
 	Since() time.Time
+	// Dead are BGP neighbours that answered and no longer do, and why.
+	Dead() map[netip.Addr]string
 	// SetService says what this edge does for others, which all remotes are told.
 	SetService(service bfd.Service)
 }

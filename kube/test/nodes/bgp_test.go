@@ -21,7 +21,8 @@ var (
 )
 
 // A router outside, which is FRR, has routes to the addresses of pods by the node that answers for them, and no others. When that
-// node's edge is killed, and when the whole node is, its routes lead to the other node, and connections go on.
+// node's edge is killed, when it does not reach the router although its link is up, and when the whole node is gone, routes lead to
+// the other node, and connections go on.
 func TestBGP(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t)
@@ -50,6 +51,15 @@ func TestBGP(t *testing.T) {
 	b.serving(3, 4)
 	b.routed(f, 3)
 	b.Once("the connection goes on after the return", open)
+	moved = b.moves(f, 4, func() {
+		b.Must(b.wan.Nft(b.Ctx, "hole", `table bridge hole {
+	chain drops { type filter hook forward priority 0; iifname "g3" drop; oifname "g3" drop; }
+}`))
+	})
+	t.Logf("the routes moved %s after the router was out of reach", moved.Round(time.Millisecond))
+	b.Once("the connection goes on where the router is reached", open)
+	b.Must(b.wan.Nft(b.Ctx, "filled", "delete table bridge hole"))
+	b.routed(f, 3)
 	moved = b.moves(f, 4, func() { b.kill(3) })
 	t.Logf("the routes moved %s after the end of a node", moved.Round(time.Millisecond))
 	b.Once("the connection goes on at the other", open)
