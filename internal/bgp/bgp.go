@@ -113,6 +113,8 @@ type Events interface {
 	Settled()
 	// HostsMissed: not all hosts that came were taken in; Look is due.
 	HostsMissed()
+	// Session came up, ended, or was completed.
+	Session(s evpn.Session)
 	// Problem keeps err as a problem until the same thing works again, with nil.
 	Problem(what string, err error)
 }

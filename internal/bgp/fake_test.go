@@ -190,9 +190,10 @@ func (w *world) Solicit(list []Solicitation) error {
 	return nil
 }
 
-func (w *world) RemotesChanged() { w.note("remotes") }
-func (w *world) Settled()        { w.note("settled") }
-func (w *world) HostsMissed()    { w.note("missed") }
+func (w *world) RemotesChanged()      { w.note("remotes") }
+func (w *world) Session(evpn.Session) {}
+func (w *world) Settled()             { w.note("settled") }
+func (w *world) HostsMissed()         { w.note("missed") }
 
 func (w *world) note(event string) {
 	w.mu.Lock()

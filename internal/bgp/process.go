@@ -202,6 +202,7 @@ func (p *Process) session(s evpn.Session) { p.inbox.postSession(s.Neighbour, fun
 // changed takes over how a session is.
 func (p *Process) changed(s evpn.Session) {
 	p.sessions[s.Neighbour] = s
+	p.o.Events.Session(s)
 	now := p.o.Now()
 	p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Session(s) }), now)
 	p.settle(now)

@@ -89,6 +89,10 @@ type Role struct {
 	// resolved: the next hops are known. They are not waited for after resolveBy.
 	resolved  bool
 	resolveBy time.Time
+	// established are the BGP neighbours with which there is a session.
+	established map[netip.Addr]bool
+	// sessionless: it would serve if there were a session with one of them.
+	sessionless bool
 	// remembered are the gateways that were gone when a former process ended.
 	remembered map[netip.Addr]bool
 	again      *time.Timer
@@ -96,7 +100,7 @@ type Role struct {
 
 // NewRole makes the role of an edge that knows no other gateway yet.
 func NewRole(log *slog.Logger, links Links) *Role {
-	return &Role{log: log, links: links, signal: make(chan struct{}, 1), asks: make(chan struct{}, 1)}
+	return &Role{log: log, links: links, signal: make(chan struct{}, 1), asks: make(chan struct{}, 1), established: make(map[netip.Addr]bool)}
 }
 
 // Due has a mark when the gateways are to be judged anew.

@@ -40,3 +40,46 @@ func noRouter(all []overlay.BGPNeighbour, uplink string, dead map[netip.Addr]str
 	}
 	return why
 }
+
+// SetSession makes known whether there is a BGP session with a neighbour.
+func (r *Role) SetSession(neighbour netip.Addr, up bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.established[neighbour] = up
+	if up && r.sessionless {
+		r.Wake()
+	}
+}
+
+// awaitSessions says why this edge, which could serve, does not yet: addresses of a policy are in no network of its uplink, and no router
+// would hear by BGP that they are here. It waits only while others serve, to whom routers have routes. mu is held.
+func (r *Role) awaitSessions(w electionInput) (why string) {
+	r.sessionless = false
+	if w.config.BGP == nil {
+		return ""
+	}
+	uplinks := uplinksOf(w.config, func(overlay.Router, overlay.Uplink) {})
+	for _, p := range w.config.Egress.Policies {
+		if u, ok := uplinks[p.Name]; ok && isElsewhere(p, u) && r.lacksSession(w.config.BGP.Neighbours, u.Name) && w.coveredByOthers() {
+			r.sessionless = true
+			return "it waits for a BGP session with a router at uplink " + u.Name
+		}
+	}
+	return ""
+}
+
+// isElsewhere reports whether addresses of a policy are in no network of the uplink, so that nobody asks there for them.
+func isElsewhere(p overlay.EgressPolicy, u overlay.Uplink) bool {
+	return slices.ContainsFunc(p.Pool, func(a overlay.AddrRange) bool {
+		return !slices.ContainsFunc(u.Addresses, func(n netip.Prefix) bool { return n.Contains(a.First) })
+	})
+}
+
+// lacksSession reports whether there are neighbours at an uplink that are to hear of addresses, and none does. mu is held.
+func (r *Role) lacksSession(all []overlay.BGPNeighbour, uplink string) bool {
+	hear := func(n overlay.BGPNeighbour) bool {
+		return n.Uplink == uplink && slices.Contains(n.Announce, overlay.SourceEgress)
+	}
+	hears := func(n overlay.BGPNeighbour) bool { return hear(n) && r.established[n.Addr] }
+	return slices.ContainsFunc(all, hear) && !slices.ContainsFunc(all, hears)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
@@ -62,10 +63,12 @@ type Options struct {
 	Owned func() map[gateway.Place]bool
 	// Failed are the neighbours whose liveness sessions failed since it was asked last, and why.
 	Failed func() map[netip.Addr]string
-	Linger time.Duration // see bgp.Options
-	Open   func(context.Context, speaker.Options) (bgp.Speaker, error)
-	Enter  func() error // the network namespace of the edge
-	Log    *slog.Logger
+	// Session says whether there is one with a neighbour.
+	Session func(neighbour netip.Addr, up bool)
+	Linger  time.Duration // see bgp.Options
+	Open    func(context.Context, speaker.Options) (bgp.Speaker, error)
+	Enter   func() error // the network namespace of the edge
+	Log     *slog.Logger
 	// Report keeps an error as a problem until it is called with nil.
 	Report func(what string, err error)
 }
@@ -117,6 +120,7 @@ type events struct{ p *Peering }
 
 func (b events) RemotesChanged()                { background.Notify(b.p.remotes) }
 func (b events) Settled()                       { background.Notify(b.p.complete) }
+func (b events) Session(s evpn.Session)         { b.p.o.Session(s.Neighbour, s.Up) }
 func (b events) HostsMissed()                   { b.p.HostsMissed() }
 func (b events) Problem(what string, err error) { b.p.o.Report(what, err) }
 

@@ -47,10 +47,12 @@ func TestBGP(t *testing.T) {
 	b.Once("the connection goes on", open)
 
 	h := b.Hosts[2]
-	b.Start(h, dut.EdgeName(h), string(b.plans[h.Name].Edge))
-	b.serving(3, 4)
-	b.routed(f, 3)
-	b.Once("the connection goes on after the return", open)
+	paused := b.pause(open, func() {
+		b.Start(h, dut.EdgeName(h), string(b.plans[h.Name].Edge))
+		b.serving(3, 4)
+		b.routed(f, 3)
+	})
+	b.briefly("the node came back", paused)
 	moved = b.moves(f, 4, func() {
 		b.Must(b.wan.Nft(b.Ctx, "hole", `table bridge hole {
 	chain drops { type filter hook forward priority 0; iifname "g3" drop; oifname "g3" drop; }
@@ -58,8 +60,11 @@ func TestBGP(t *testing.T) {
 	})
 	t.Logf("the routes moved %s after the router was out of reach", moved.Round(time.Millisecond))
 	b.Once("the connection goes on where the router is reached", open)
-	b.Must(b.wan.Nft(b.Ctx, "filled", "delete table bridge hole"))
-	b.routed(f, 3)
+	paused = b.pause(open, func() {
+		b.Must(b.wan.Nft(b.Ctx, "filled", "delete table bridge hole"))
+		b.routed(f, 3)
+	})
+	b.briefly("the router was reached again", paused)
 	moved = b.moves(f, 4, func() { b.kill(3) })
 	t.Logf("the routes moved %s after the end of a node", moved.Round(time.Millisecond))
 	b.Once("the connection goes on at the other", open)
@@ -116,4 +121,40 @@ func (b *cluster) moves(f *dut.FRR, number int, do func()) time.Duration {
 	do()
 	b.Must(await.That(b.Ctx, fmt.Sprintf("routes to lead to edge%d", number), func() error { return routesLeadTo(b.Ctx, f, number) }))
 	return time.Since(begin)
+}
+
+// briefly judges a pause while a node comes: TCP sends a lost segment again after 200 ms, then after 600 ms, then after 1.4 s.
+func (b *cluster) briefly(when string, paused time.Duration) {
+	b.T.Helper()
+	b.T.Logf("an answer took %s at most while %s", paused.Round(time.Millisecond), when)
+	if paused > time.Second {
+		b.T.Error("it took the addresses before the router had a route to them")
+	}
+}
+
+// pause is the longest time that a line took over an open connection, while something is done.
+func (b *cluster) pause(exchange func() error, do func()) (longest time.Duration) {
+	b.T.Helper()
+	ended, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				failed <- nil
+				return
+			default:
+			}
+			begin := time.Now()
+			if err := exchange(); err != nil {
+				failed <- err
+				return
+			}
+			longest = max(longest, time.Since(begin))
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	do()
+	close(ended)
+	b.Must(<-failed)
+	return longest
 }
