@@ -37,7 +37,7 @@ func TestBGPThatCannotBe(t *testing.T) {
 		},
 		"no BGP neighbour of EgressGateway out is in a network of interface eth1": func(_ *Input, b *v1alpha1.BGP) { b.Neighbours = b.Neighbours[2:] },
 		"BGP neighbour 198.51.100.1 of EgressGateway out is in VLAN 7":            func(in *Input, _ *v1alpha1.BGP) { in.Gateways[0].Spec.Uplink.VLAN = 7 },
-		"or has ebgpMultihop": func(in *Input, b *v1alpha1.BGP) { // the routers are this node
+		"or has ebgpMultihop": func(_ *Input, b *v1alpha1.BGP) { // the routers are this node
 			b.Neighbours = b.Neighbours[:2]
 			b.Neighbours[0].Address, b.Neighbours[1].Address = "192.0.2.3", "198.51.100.203"
 		},

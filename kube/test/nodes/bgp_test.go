@@ -137,12 +137,14 @@ func (b *cluster) pause(exchange func() error, do func()) (longest time.Duration
 	b.T.Helper()
 	ended, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
+		pace := time.NewTicker(5 * time.Millisecond)
+		defer pace.Stop()
 		for {
 			select {
 			case <-ended:
 				failed <- nil
 				return
-			default:
+			case <-pace.C:
 			}
 			begin := time.Now()
 			if err := exchange(); err != nil {
@@ -150,7 +152,6 @@ func (b *cluster) pause(exchange func() error, do func()) (longest time.Duration
 				return
 			}
 			longest = max(longest, time.Since(begin))
-			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 	do()
