@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,7 @@ type maker struct {
 type concern struct {
 	Policy
 	rank    Rank
+	created time.Time
 	spec    v1alpha1.EgressPolicySpec
 	status  v1alpha1.EgressPolicyStatus
 	gateway *v1alpha1.EgressGateway
@@ -149,6 +151,7 @@ func (m *maker) collect() (err error) {
 	}
 	slices.SortFunc(m.concerns, func(a, b *concern) int { return a.rank.Compare(b.rank) })
 	apart(m.concerns)
+	m.fit()
 	m.concerns = slices.DeleteFunc(m.concerns, func(c *concern) bool { return c.Pods == 0 && !c.Member })
 	for _, c := range m.concerns {
 		c.Problem = m.problem(c)
@@ -157,7 +160,7 @@ func (m *maker) collect() (err error) {
 }
 
 func (m *maker) add(meta metav1.ObjectMeta, spec v1alpha1.EgressPolicySpec, status v1alpha1.EgressPolicyStatus, within func(Pod) bool) {
-	c := &concern{rank: RankOf(meta, spec), spec: spec, status: status, gateway: m.gateways[spec.Gateway], members: m.members[spec.Gateway], Policy: Policy{
+	c := &concern{rank: RankOf(meta, spec), created: meta.CreationTimestamp.Time, spec: spec, status: status, gateway: m.gateways[spec.Gateway], members: m.members[spec.Gateway], Policy: Policy{
 		Key: meta.Name, UID: string(meta.UID), Generation: meta.Generation, EdgeName: PolicyName(meta.Namespace, meta.Name), Cluster: meta.Namespace == "", Gateway: spec.Gateway,
 	}}
 	if !c.Cluster {
