@@ -330,9 +330,9 @@ func explain(c *Client, err error) error {
 	case c.remote:
 		return explainRemote(c, err)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("edge %s is not running here: start it with `selvage edge -c FILE`: %w", c.name, err)
+		return fmt.Errorf("edge %s is not running here: %s: %w", c.name, byHand("start it with `selvage edge -c FILE`"), err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("edge %s was killed, its data path may still forward: start it again with `selvage edge -c FILE`: %w", c.name, err)
+		return fmt.Errorf("edge %s was killed, its data path may still forward: %s: %w", c.name, byHand("start it again with `selvage edge -c FILE`"), err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("edge %s answers root only: %w", c.name, err)
 	}

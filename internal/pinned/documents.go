@@ -59,8 +59,7 @@ func (e *Edge) status() (api.Status, error) {
 // problems are that it does not run, and what makes the answers doubtful.
 func (e *Edge) problems() []problem.Problem {
 	list := []problem.Problem{problem.Error("the edge does not run: its data path goes on as it was, but learned entries do not age, and changes of "+
-		"routes, MTUs, interfaces and BGP are not followed: start it again with `selvage edge -c %s`, or remove it with `selvage remove %s`",
-		cmp.Or(e.configPath, "FILE"), e.name)}
+		"routes, MTUs, interfaces and BGP are not followed: %s", api.RestartOrRemove(cmp.Or(e.configPath, "FILE"), e.name))}
 	for _, what := range e.doubts() {
 		list = append(list, problem.Warning("%s", what))
 	}

@@ -147,8 +147,7 @@ func (e *Edge) device(ifindex int) net.Interface {
 
 // Notes say what the answers are worth, a line each; the first says that the edge does not run.
 func (e *Edge) Notes() []string {
-	notes := []string{fmt.Sprintf("edge %s does not run; its data path forwards: read from its pins; start it again with `selvage edge -c %s`, remove it with `selvage remove %s`",
-		e.name, cmp.Or(e.configPath, "FILE"), e.name)}
+	notes := []string{fmt.Sprintf("edge %s does not run; its data path forwards: read from its pins; %s", e.name, api.RestartOrRemove(cmp.Or(e.configPath, "FILE"), e.name))}
 	for _, what := range e.doubts() {
 		notes = append(notes, "edge "+e.name+": "+what)
 	}

@@ -1,6 +1,7 @@
 package pinned
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -40,7 +41,7 @@ func (e *Edge) handler() http.Handler {
 	entries(mux, "flows", e.reader.Flows, apiserver.FlowEntries, api.ArgAddr, api.ArgSlow)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		api.Answer(w, http.StatusServiceUnavailable, api.Refusal{Error: "it does not run, and its pins do not answer this: " +
-			"start it again with selvage edge -c FILE, which takes its data path over, or remove it with selvage remove " + e.name})
+			api.RestartOrRemove(cmp.Or(e.configPath, "FILE"), e.name)})
 	})
 	return mux
 }

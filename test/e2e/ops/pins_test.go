@@ -41,7 +41,7 @@ func (d *dead) failing(args ...string) (string, error) {
 
 // note is the first line of each answer.
 func (d *dead) note() string {
-	return fmt.Sprintf("edge %s does not run; its data path forwards: read from its pins; start it again with `selvage edge -c %s`, remove it with `selvage remove %s`\n",
+	return fmt.Sprintf("edge %s does not run; its data path forwards: read from its pins; start it again with `selvage edge -c %s`, or remove it with `selvage remove %s`\n",
 		d.name, d.Edges["hosta"].Config, d.name)
 }
 
