@@ -75,7 +75,13 @@ type NodePolicy struct {
 	// message says what they have not.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// reason is TooManyPolicies where the node's edge, or that of a gateway's node, has as many policies as it takes.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
+
+// ReasonTooManyPolicies is a reason of NodePolicy, and of a policy's condition Programmed.
+const ReasonTooManyPolicies = "TooManyPolicies"
 
 // NodeGateway is a gateway as a member of it sees it.
 type NodeGateway struct {

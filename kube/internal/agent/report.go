@@ -23,6 +23,7 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	for _, c := range p.Policies {
 		s.Policies = append(s.Policies, v1alpha1.NodePolicy{
 			Policy: c.Key, UID: c.UID, Generation: c.Generation, Pods: int32(c.Pods), Programmed: f.Failed == "" && f.Lacks[c.Key] == "", Message: cmp.Or(f.Lacks[c.Key], f.Failed),
+			Reason: c.Reason,
 		})
 	}
 	slices.SortFunc(s.Policies, func(a, b v1alpha1.NodePolicy) int { return strings.Compare(a.Policy, b.Policy) })

@@ -240,15 +240,8 @@ func (a *assessment) conclude(p *policy) {
 			wanted[n.Name] += 0
 		}
 	}
-	done := 0
-	var missing []string
-	for _, node := range sortedKeys(wanted) {
-		if why := a.lacks(p, node, wanted[node]); why != "" {
-			missing = append(missing, node+": "+why)
-			continue
-		}
-		done++
-	}
+	missing, reason := a.missing(p, wanted)
+	done := len(wanted) - len(missing)
 	s.Nodes = fmt.Sprintf("%d/%d", done, len(wanted))
 	accepted := refusal{"Accepted", ""}
 	if p.shared != "" {
@@ -259,13 +252,40 @@ func (a *assessment) conclude(p *policy) {
 	}
 	condition(&s.Conditions, p.Generation, v1alpha1.ConditionAccepted, p.refuse.reason == "", accepted.reason, accepted.message)
 	if len(missing) > 0 {
-		condition(&s.Conditions, p.Generation, v1alpha1.ConditionProgrammed, false, "NodesMissing", some(missing))
+		condition(&s.Conditions, p.Generation, v1alpha1.ConditionProgrammed, false, reason, some(missing))
 	} else {
 		condition(&s.Conditions, p.Generation, v1alpha1.ConditionProgrammed, p.refuse.reason == "", "Programmed",
 			fmt.Sprintf("%d of %d nodes at generation %d", done, len(wanted), p.Generation))
 	}
 	serving, why := served(g)
 	condition(&s.Conditions, p.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)
+}
+
+// missing are the nodes that lack something of a policy, and what; those whose edges have no room for it come first, and are the reason.
+func (a *assessment) missing(p *policy, wanted map[string]int) (list []string, reason string) {
+	var full []string
+	for _, node := range sortedKeys(wanted) {
+		why := a.lacks(p, node, wanted[node])
+		switch {
+		case why == "":
+		case a.isFull(p, node):
+			full = append(full, node+": "+why)
+		default:
+			list = append(list, node+": "+why)
+		}
+	}
+	if len(full) > 0 {
+		return append(full, list...), v1alpha1.ReasonTooManyPolicies
+	}
+	return list, "NodesMissing"
+}
+
+// isFull reports whether a node says that there are too many policies for this one.
+func (a *assessment) isFull(p *policy, node string) bool {
+	report := a.reports[node]
+	return report != nil && slices.ContainsFunc(report.Status.Policies, func(has v1alpha1.NodePolicy) bool {
+		return has.Policy == p.key && has.UID == string(p.UID) && has.Reason == v1alpha1.ReasonTooManyPolicies
+	})
 }
 
 // lacks is what a node's tables lack of a policy, "" when nothing.

@@ -242,12 +242,20 @@ func TestProgrammed(t *testing.T) {
 		"worker-2: its agent has not reported ": func(o *Objects) {
 			o.Pods = podsOf(podOn("worker-1", "shop", "web-1", "web"), podOn("worker-1", "shop", "web-2", "web"), podOn("worker-2", "shop", "web-3", "web"))
 		},
+		"worker-1: no room; gw-1: it has generation 1": func(o *Objects) {
+			o.Policies[0].Generation, o.EgressNodes[1].Status.Policies[0].Generation = 2, 2
+			o.EgressNodes[2].Status.Policies[0] = v1alpha1.NodePolicy{Policy: "shop/web", UID: "web", Generation: 2, Message: "no room", Reason: v1alpha1.ReasonTooManyPolicies}
+		},
 	} {
 		c := o.copied()
 		c.EgressNodes = copies(o.EgressNodes)
 		change(c)
 		Assess(c)
 		says(t, c.Policies[0].Status.Conditions, v1alpha1.ConditionProgrammed, metav1.ConditionFalse, words)
+		reason := meta.FindStatusCondition(c.Policies[0].Status.Conditions, v1alpha1.ConditionProgrammed).Reason
+		if full := strings.Contains(words, "no room"); full != (reason == v1alpha1.ReasonTooManyPolicies) {
+			t.Errorf("%s: reason %s", words, reason)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
 )
 
 const (
@@ -33,6 +35,7 @@ func (m *maker) fit() {
 			continue
 		}
 		if full := slices.IndexFunc(c.members, func(n string) bool { return has[n] >= maxPolicies }); full >= 0 {
+			c.Reason = v1alpha1.ReasonTooManyPolicies
 			c.refused = fmt.Sprintf("node %s of EgressGateway %s has %d policies already, and an edge takes no more: use a gateway on other nodes, "+
 				"have fewer policies, or give this one a lower priority number", c.members[full], c.gateway.Name, has[c.members[full]]-memberUplinks)
 			continue
@@ -47,6 +50,7 @@ func (m *maker) fit() {
 			continue
 		}
 		if self >= maxPolicies {
+			c.Reason = v1alpha1.ReasonTooManyPolicies
 			c.refused = fmt.Sprintf("policies of other pods on node %s are as many as an edge takes: have its pods on other nodes, "+
 				"have fewer policies, or give this one a lower priority number", m.in.Node)
 			continue

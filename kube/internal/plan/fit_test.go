@@ -30,7 +30,7 @@ func many(gateway, prefix string, first, count int) (list []v1alpha1.EgressPolic
 // refused are the policies of a plan that have a problem with these words.
 func refused(p Plan, words string) (keys []string) {
 	for _, c := range p.Policies {
-		if strings.Contains(c.Problem, words) {
+		if strings.Contains(c.Problem, words) && c.Reason == v1alpha1.ReasonTooManyPolicies {
 			keys = append(keys, c.Key)
 		}
 	}

@@ -123,4 +123,5 @@ type Policy struct {
 	Member     bool // the node is one of the gateway's
 	Cluster    bool // it is a ClusterEgressPolicy
 	Problem    string
+	Reason     string // of the problem, where programs tell it apart
 }
