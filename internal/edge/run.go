@@ -316,7 +316,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 		Steered: e.instruments.Steered,
 	})
 	e.bgp = peering.New(peering.Options{
-		Edge: peered{e}, Writer: e.writer, Owned: e.role.Owned, Failed: e.liveness.Failed, Session: e.role.SetSession, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
+		Edge: peered{e}, Writer: e.writer, Owned: e.role.Owned, Failed: e.liveness.Failed, Session: e.role.Sessions.Set, Linger: e.opts.Linger, Open: e.opts.OpenSpeaker,
 		Enter: e.ns.Enter, Log: logging.For(e.log, "bgp"), Report: e.faults.Report,
 	})
 	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: logging.For(e.log, "paths"), Report: e.faults.Report})

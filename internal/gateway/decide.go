@@ -79,7 +79,7 @@ func (r *Role) evaluateOwn(w electionInput, f Facts, d *Decision) {
 	target, why := r.target(w, f)
 	if target == nat.Gone || !r.own.at.IsZero() && r.own.heeded != nat.Gone {
 		r.resolved, r.resolveBy = false, time.Time{} // it does not come
-	} else if wait := cmp.Or(r.awaitNextHops(w), r.awaitSessions(w)); wait != "" {
+	} else if wait := cmp.Or(r.awaitNextHops(w), r.Sessions.await(w)); wait != "" {
 		target, why = nat.Gone, wait
 	}
 	d.States[self] = Status{State: target, Why: why, held: w.heldByOthers()}

@@ -56,6 +56,9 @@ type Facts struct {
 // Role is who serves the sources of egress policies, and why. Evaluate and Take, and Move,
 // are for one goroutine at a time; the rest may be called from many.
 type Role struct {
+	// Sessions are with the routers that are to hear where addresses are.
+	Sessions *RouterSessions
+
 	log    *slog.Logger
 	links  Links
 	signal chan struct{} // has a mark when gateways are to be judged anew
@@ -89,10 +92,6 @@ type Role struct {
 	// resolved: the next hops are known. They are not waited for after resolveBy.
 	resolved  bool
 	resolveBy time.Time
-	// established are the BGP neighbours with which there is a session.
-	established map[netip.Addr]bool
-	// sessionless: it would serve if there were a session with one of them.
-	sessionless bool
 	// remembered are the gateways that were gone when a former process ended.
 	remembered map[netip.Addr]bool
 	again      *time.Timer
@@ -100,7 +99,9 @@ type Role struct {
 
 // NewRole makes the role of an edge that knows no other gateway yet.
 func NewRole(log *slog.Logger, links Links) *Role {
-	return &Role{log: log, links: links, signal: make(chan struct{}, 1), asks: make(chan struct{}, 1), established: make(map[netip.Addr]bool)}
+	r := &Role{log: log, links: links, signal: make(chan struct{}, 1), asks: make(chan struct{}, 1)}
+	r.Sessions = &RouterSessions{wake: r.Wake, established: make(map[netip.Addr]bool)}
+	return r
 }
 
 // Due has a mark when the gateways are to be judged anew.

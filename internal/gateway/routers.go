@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -41,27 +42,39 @@ func noRouter(all []overlay.BGPNeighbour, uplink string, dead map[netip.Addr]str
 	return why
 }
 
-// SetSession makes known whether there is a BGP session with a neighbour.
-func (r *Role) SetSession(neighbour netip.Addr, up bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.established[neighbour] = up
-	if up && r.sessionless {
-		r.Wake()
+// RouterSessions are the BGP neighbours with which there is a session.
+type RouterSessions struct {
+	wake func() // has the gateways judged anew
+
+	mu          sync.Mutex
+	established map[netip.Addr]bool
+	// missed: this edge would serve if there were a session with one of them.
+	missed bool
+}
+
+// Set makes known whether there is a session with a neighbour.
+func (s *RouterSessions) Set(neighbour netip.Addr, up bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.established[neighbour] = up
+	if up && s.missed {
+		s.wake()
 	}
 }
 
-// awaitSessions says why this edge, which could serve, does not yet: addresses of a policy are in no network of its uplink, and no router
-// would hear by BGP that they are here. It waits only while others serve, to whom routers have routes. mu is held.
-func (r *Role) awaitSessions(w electionInput) (why string) {
-	r.sessionless = false
+// await says why this edge, which could serve, does not yet: addresses of a policy are in no network of its uplink, and no router
+// would hear by BGP that they are here. It waits only while others serve, to whom routers have routes.
+func (s *RouterSessions) await(w electionInput) (why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed = false
 	if w.config.BGP == nil {
 		return ""
 	}
 	uplinks := uplinksOf(w.config, func(overlay.Router, overlay.Uplink) {})
 	for _, p := range w.config.Egress.Policies {
-		if u, ok := uplinks[p.Name]; ok && isElsewhere(p, u) && r.lacksSession(w.config.BGP.Neighbours, u.Name) && w.coveredByOthers() {
-			r.sessionless = true
+		if u, ok := uplinks[p.Name]; ok && isElsewhere(p, u) && s.lacks(w.config.BGP.Neighbours, u.Name) && w.coveredByOthers() {
+			s.missed = true
 			return "it waits for a BGP session with a router at uplink " + u.Name
 		}
 	}
@@ -75,11 +88,11 @@ func isElsewhere(p overlay.EgressPolicy, u overlay.Uplink) bool {
 	})
 }
 
-// lacksSession reports whether there are neighbours at an uplink that are to hear of addresses, and none does. mu is held.
-func (r *Role) lacksSession(all []overlay.BGPNeighbour, uplink string) bool {
+// lacks reports whether there are neighbours at an uplink that are to hear of addresses, and none does. mu is held.
+func (s *RouterSessions) lacks(all []overlay.BGPNeighbour, uplink string) bool {
 	hear := func(n overlay.BGPNeighbour) bool {
 		return n.Uplink == uplink && slices.Contains(n.Announce, overlay.SourceEgress)
 	}
-	hears := func(n overlay.BGPNeighbour) bool { return hear(n) && r.established[n.Addr] }
+	hears := func(n overlay.BGPNeighbour) bool { return hear(n) && s.established[n.Addr] }
 	return slices.ContainsFunc(all, hear) && !slices.ContainsFunc(all, hears)
 }

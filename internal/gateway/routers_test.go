@@ -96,14 +96,14 @@ func TestComesWithSession(t *testing.T) {
 				}
 				return r.States()[gw1]
 			}
-			r.SetSession(router, c.session)
+			r.Sessions.Set(router, c.session)
 			move(0) // it asks for next hops
 			if own := move(20 * time.Second); own.State != c.own {
 				t.Errorf("it is %s (%s), want %s", own.State, own.Why, c.own)
 			}
-			r.SetSession(router, true)
+			r.Sessions.Set(router, true)
 			move(21 * time.Second)
-			r.SetSession(router, false)
+			r.Sessions.Set(router, false)
 			if own := move(22 * time.Second); own.State != nat.Serving {
 				t.Errorf("when the session is lost it is %s (%s)", own.State, own.Why)
 			}

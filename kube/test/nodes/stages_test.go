@@ -14,36 +14,36 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
-// rung is a part of the way from a pod to the outside.
-type rung struct {
+// stage is a part of the way from a pod to the outside.
+type stage struct {
 	name string
 	ends measure.Ends
 }
 
 // What a pod gets through its gateway, beside what the nodes' network carries, over wires of 1 Gbit/s and over what the cores can do. The
-// figures are printed with their spread; that each rung carries traffic, and that what leaves has the policy's address, is asserted.
-func TestLadder(t *testing.T) {
+// figures are printed with their spread; that each stage carries traffic, and that what leaves has the policy's address, is asserted.
+func TestStages(t *testing.T) {
 	tier.Long(t, "TestPodsLeaveByGateway")
 	b := newCluster(t)
 	defer b.dump()
 	b.up()
 	b.leaves(b.web1, "tcp", harness.Outside4, egress4)
-	rungs := []rung{
+	stages := []stage{
 		{"node", measure.Ends{Client: b.Hosts[0], Server: b.Hosts[2], Addr: b.Tep(3)}},
 		{"egress", measure.Ends{Client: b.web1.Host, Server: b.out, Addr: harness.Outside4}},
 	}
 	for _, wire := range []uint64{1e9, 0} {
 		b.wire(wire)
-		b.climb(fmt.Sprintf("wires of %d bit/s (0: no limit)", wire), rungs)
+		b.climb(fmt.Sprintf("wires of %d bit/s (0: no limit)", wire), stages)
 	}
 	b.leaves(b.web1, "tcp", harness.Outside4, egress4)
 }
 
-// climb measures both rungs, in turns, and prints medians and ratios.
-func (b *cluster) climb(what string, rungs []rung) {
+// climb measures both stages, in turns, and prints medians and ratios.
+func (b *cluster) climb(what string, stages []stage) {
 	b.T.Helper()
 	const rounds = 10
-	rates := make([][]float64, len(rungs))
+	rates := make([][]float64, len(stages))
 	var ratios []float64
 	for round := range rounds {
 		order := []int{0, 1}
@@ -51,18 +51,18 @@ func (b *cluster) climb(what string, rungs []rung) {
 			slices.Reverse(order)
 		}
 		for _, i := range order {
-			got, err := measure.RunBulk(b.Ctx, rungs[i].ends, measure.BulkOptions{Duration: 2 * time.Second})
+			got, err := measure.RunBulk(b.Ctx, stages[i].ends, measure.BulkOptions{Duration: 2 * time.Second})
 			b.Must(err)
 			rate := got.Sample().Metrics[measure.TCPThroughput]
 			if rate <= 0 {
-				b.T.Errorf("%s: nothing arrives", rungs[i].name)
+				b.T.Errorf("%s: nothing arrives", stages[i].name)
 			}
 			rates[i] = append(rates[i], rate)
 		}
 		ratios = append(ratios, rates[1][round]/rates[0][round])
 	}
 	b.T.Logf("%s: Gbit/s in %d rounds: %s %s, %s %s; egress / node %s", what, rounds,
-		rungs[0].name, spread(rates[0]), rungs[1].name, spread(rates[1]), spread(ratios))
+		stages[0].name, spread(rates[0]), stages[1].name, spread(rates[1]), spread(ratios))
 }
 
 // spread is the median with its interval.
@@ -71,7 +71,7 @@ func spread(list []float64) string {
 	return fmt.Sprintf("%.3f (%.3f to %.3f, %.0f %% confidence)", m.Median, m.Lo, m.Hi, 100*m.Confidence)
 }
 
-// wire gives the links that both rungs have, and that to the outside, a rate in bits a second; 0 is none.
+// wire gives the links that both stages have, and that to the outside, a rate in bits a second; 0 is none.
 func (b *cluster) wire(bits uint64) {
 	b.T.Helper()
 	for _, at := range []struct {
