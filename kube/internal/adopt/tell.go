@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/selvage/selvage/kube/internal/controller"
 	"github.com/selvage/selvage/kube/internal/importing"
 )
 
@@ -53,7 +54,7 @@ func event(ctx context.Context, c client.Client, u *unstructured.Unstructured, k
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%016x", u.GetName(), sum.Sum64())},
 		EventTime:  metav1.NowMicro(), ReportingController: "selvage-kube", ReportingInstance: "selvage-kube",
-		Type: kind, Reason: reason, Action: "Adopt", Note: short(note),
+		Type: kind, Reason: reason, Action: "Adopt", Note: controller.Note(note, "..."),
 		Regarding: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()},
 	}
 	if u.GetNamespace() != "" {
@@ -63,13 +64,4 @@ func event(ctx context.Context, c client.Client, u *unstructured.Unstructured, k
 		return fmt.Errorf("event of %s: %w", nameOf(u), err)
 	}
 	return nil
-}
-
-// short is a text that fits into an event.
-func short(s string) string {
-	const most = 1000
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

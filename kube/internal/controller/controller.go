@@ -256,7 +256,7 @@ func (r *reconciler) write(ctx context.Context, before, o client.Object, was, no
 		if c.Message != "" {
 			text += ": " + c.Message
 		}
-		r.events.Eventf(o, nil, kind, c.Reason, c.Type, "%s", note(text))
+		r.events.Eventf(o, nil, kind, c.Reason, c.Type, "%s", Note(text, cut))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/kube/internal/plan"
 )
 
 // share sees to it that an address is of one policy alone, which the kinds want and the other projects do not: policies
@@ -14,7 +16,7 @@ import (
 // then one that has them already.
 func (i *importer) share() {
 	slices.SortStableFunc(i.policies, func(a, b *policy) int {
-		return cmp.Or(cmp.Compare(a.gateway.name, b.gateway.name), before(i.First[a.object()], i.First[b.object()]), before(a.holds, b.holds),
+		return cmp.Or(cmp.Compare(a.gateway.name, b.gateway.name), plan.CompareTrue(i.First[a.object()], i.First[b.object()]), plan.CompareTrue(a.holds, b.holds),
 			cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
 	i.policies = i.unitePolicies(i.policies)
@@ -44,17 +46,6 @@ func (i *importer) share() {
 		}
 	}
 	i.fill(pool)
-}
-
-// before orders what is true before what is not.
-func before(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
 }
 
 // fill leaves policies out for which a gateway has no address left.

@@ -23,16 +23,25 @@ type session struct {
 
 // bgp advertises the addresses that the node answers for, as a member of gateways; nil where none does. Their uplinks are the same.
 func (m *maker) bgp() object {
+	g := m.advertised()
+	if g == nil {
+		return nil
+	}
+	out := object{
+		"as": int64(g.Spec.Uplink.BGP.AS), "neighbours": m.neighbours(g), "gracefulRestart": m.restart(),
+		"policies": []object{{"name": nothing, "statements": []object{{"reject": true}}}},
+	}
+	if id := m.routerID(); id.IsValid() {
+		out["routerID"] = id.String()
+	}
+	return out
+}
+
+// advertised is a gateway of the node whose addresses go by BGP, nil where there is none.
+func (m *maker) advertised() *v1alpha1.EgressGateway {
 	for _, g := range m.uplinked() {
-		if b := g.Spec.Uplink.BGP; b != nil {
-			out := object{
-				"as": int64(b.AS), "neighbours": m.neighbours(g), "gracefulRestart": m.restart(),
-				"policies": []object{{"name": nothing, "statements": []object{{"reject": true}}}},
-			}
-			if id := m.routerID(); id.IsValid() {
-				out["routerID"] = id.String()
-			}
-			return out
+		if g.Spec.Uplink.BGP != nil {
+			return g
 		}
 	}
 	return nil

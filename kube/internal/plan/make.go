@@ -41,7 +41,7 @@ func Make(in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Cluster: in.Settings.Cluster, Edge: text, BGP: m.bgp() != nil, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
+	p := Plan{Cluster: in.Settings.Cluster, Edge: text, BGP: m.advertised() != nil, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
 	for _, g := range m.used() {
 		p.Gateways[edgeName("g", g.Name)] = g.Name
 	}

@@ -23,7 +23,7 @@ const (
 func (m *maker) known() map[string]netip.Addr {
 	nodes := slices.Clone(m.in.Nodes)
 	slices.SortFunc(nodes, func(a, b Node) int {
-		return cmp.Or(compareTrue(a.Name == m.in.Node, b.Name == m.in.Node), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(CompareTrue(a.Name == m.in.Node, b.Name == m.in.Node), cmp.Compare(a.Name, b.Name))
 	})
 	known, taken := map[string]netip.Addr{}, map[netip.Addr]bool{}
 	for _, n := range nodes {
@@ -34,8 +34,8 @@ func (m *maker) known() map[string]netip.Addr {
 	return known
 }
 
-// compareTrue has true first.
-func compareTrue(a, b bool) int {
+// CompareTrue has true first.
+func CompareTrue(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -35,7 +35,7 @@ func RankOf(meta metav1.ObjectMeta, spec v1alpha1.EgressPolicySpec) Rank {
 
 // Compare orders by priority, then by namespace and name, those of the cluster last.
 func (r Rank) Compare(o Rank) int {
-	return cmp.Or(cmp.Compare(r.Priority, o.Priority), -compareTrue(r.Cluster, o.Cluster), cmp.Compare(r.Key, o.Key))
+	return cmp.Or(cmp.Compare(r.Priority, o.Priority), -CompareTrue(r.Cluster, o.Cluster), cmp.Compare(r.Key, o.Key))
 }
 
 // Selector reports whether a policy selects a pod, with these labels and this service account, of a namespace that it is about.
