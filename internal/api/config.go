@@ -2,11 +2,14 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,6 +25,21 @@ type ConfigInfo struct {
 type ConfigFile struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
+}
+
+// WithoutSecrets is the text of a configuration as an edge shows it: passwords and keys are hidden wherever they are.
+func WithoutSecrets(text string, secrets []string) string {
+	var list []string
+	for _, s := range secrets { // as they may be written in quotes, too
+		quoted := strconv.Quote(s)
+		list = append(list, s, quoted[1:len(quoted)-1], strings.ReplaceAll(s, "'", "''"))
+	}
+	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	for _, s := range slices.Compact(list) {
+		text = strings.ReplaceAll(text, s, "(secret)")
+	}
+	return text
 }
 
 // RevisionInfo is a configuration that was in force, or is.

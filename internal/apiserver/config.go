@@ -1,16 +1,12 @@
 package apiserver
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
@@ -63,16 +59,12 @@ func (c configurations) document() (api.ConfigInfo, error) {
 	}
 	hidden := secrets(edge)
 	for _, f := range r.Source.Files {
-		text := f.Text
-		for _, s := range hidden {
-			text = bytes.ReplaceAll(text, []byte(s), []byte("(secret)"))
-		}
-		info.Files = append(info.Files, api.ConfigFile{Path: f.Path, Text: string(text)})
+		info.Files = append(info.Files, api.ConfigFile{Path: f.Path, Text: api.WithoutSecrets(string(f.Text), hidden)})
 	}
 	return info, nil
 }
 
-// secrets are the passwords and keys of a configuration, the longest first.
+// secrets are the passwords and keys of a configuration.
 func secrets(e overlay.Edge) (list []string) {
 	if e.BGP != nil {
 		for _, n := range e.BGP.Neighbours {
@@ -86,12 +78,6 @@ func secrets(e overlay.Edge) (list []string) {
 			}
 		}
 	}
-	for _, s := range list { // as they may be written in quotes
-		quoted := strconv.Quote(s)
-		list = append(list, quoted[1:len(quoted)-1], strings.ReplaceAll(s, "'", "''"))
-	}
-	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
-	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
 	return list
 }
 

@@ -144,20 +144,12 @@ func (s unicastSource) model() overlay.RouteSource { return overlay.RouteSource(
 // JSONSchema is called by the reflector.
 func (unicastSource) JSONSchema() *jsonschema.Schema { return wordSchema(unicastSources) }
 
-// maxPassword is TCP_MD5SIG_MAXKEYLEN of Linux, in bytes.
-const maxPassword = 80
-
 // secret is a password: no message has it in it.
 type secret string
 
 func (s *secret) parse(text string) *problem {
-	switch {
-	case text == "":
-		return &problem{"the password is empty", "write a long random word, or remove the line"}
-	case len(text) > maxPassword:
-		return &problem{fmt.Sprintf("the password has %d bytes, at most %d", len(text), maxPassword), "shorten it at both ends"}
-	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return &problem{"the password has a control character or spans lines", "write it in one line, in quotes"}
+	if mistake, cure := overlay.CheckPassword(text); mistake != "" {
+		return &problem{mistake, cure}
 	}
 	*s = secret(text)
 	return nil
@@ -165,7 +157,7 @@ func (s *secret) parse(text string) *problem {
 
 // JSONSchema is called by the reflector.
 func (secret) JSONSchema() *jsonschema.Schema {
-	one, most := uint64(1), uint64(maxPassword)
+	one, most := uint64(1), uint64(overlay.MaxPassword)
 	return &jsonschema.Schema{Type: "string", MinLength: &one, MaxLength: &most}
 }
 
