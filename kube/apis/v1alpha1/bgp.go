@@ -45,4 +45,27 @@ type BGPNeighbour struct {
 	// +kubebuilder:default=Disabled
 	// +optional
 	BFD Switch `json:"bfd,omitempty"`
+
+	// passwordSecret is where the password of the session is (TCP MD5, RFC 2385): a Secret in the namespace of Selvage's release, which
+	// bgp.passwordSecrets of the chart's values has to name. The password has 1 to 80 bytes, in one line.
+	// +optional
+	PasswordSecret SecretKey `json:"passwordSecret,omitempty,omitzero"`
 }
+
+// SecretKey is a value in a Secret.
+type SecretKey struct {
+	// name is the Secret's.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// key is the value's.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +kubebuilder:default=password
+	// +optional
+	Key string `json:"key,omitempty"`
+}
+
+// String is NAME/KEY.
+func (k SecretKey) String() string { return k.Name + "/" + k.Key }

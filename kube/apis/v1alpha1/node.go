@@ -60,6 +60,10 @@ const (
 	ReasonLeft    = "Left"    // nothing leads to the edge any more
 )
 
+// ReasonPassword is of ConditionReady, and of a gateway's ConditionAccepted, where a password of BGP cannot be used. The message names its
+// Secret. What was in force before stays.
+const ReasonPassword = "PasswordNotUsable"
+
 // NodePolicy is a policy in the tables of a node.
 type NodePolicy struct {
 	// policy is NAMESPACE/NAME of an EgressPolicy, or NAME of a ClusterEgressPolicy.

@@ -47,6 +47,7 @@ func (i *installCmd) Run() error {
 type removeCmd struct {
 	steering
 	chaining
+	File  string `default:"/run/selvage-kube/edge.yaml" placeholder:"FILE" help:"File of this node's edge; passwords are beside it."`
 	State string `default:"${state}" placeholder:"DIR" help:"Folder of what the CNI plugin knows while there is no agent."`
 }
 
@@ -60,7 +61,7 @@ func (r *removeCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return agent.Traces{Plugin: place, Files: hold.Files{Folder: r.State}, Steer: s}.Remove(ctx)
+	return agent.Traces{Plugin: place, Files: hold.Files{Folder: r.State}, Steer: s, Passwords: agent.Passwords(r.File)}.Remove(ctx)
 }
 
 // isPlugin reports whether a runtime has called this program as a CNI plugin.

@@ -89,6 +89,7 @@ type agentCmd struct {
 	Node        string         `required:"" env:"NODE_NAME" help:"Name of this node."`
 	ClusterCIDR []netip.Prefix `name:"cluster-cidr" placeholder:"NETWORK" help:"Network of pods, services or nodes, which pods always reach as themselves. May be repeated. When left out, nodes, ServiceCIDRs and pools of Calico and Cilium tell."`
 	File        string         `default:"/run/selvage-kube/edge.yaml" placeholder:"FILE" help:"File of this node's edge."`
+	Namespace   string         `env:"POD_NAMESPACE" placeholder:"NAMESPACE" help:"Namespace of the Secrets with passwords of BGP."`
 	KeyFile     string         `placeholder:"FILE" help:"File with the secret by which gateways know each other."`
 	TunnelIP    string         `name:"tunnel-ip" default:"IPv4" enum:"IPv4,IPv6" help:"Family of tunnel endpoints: IPv4 or IPv6."`
 	UDPPort     uint16         `placeholder:"PORT" help:"UDP port of tunnels; 4789 when left out."`
@@ -116,7 +117,7 @@ func (a *agentCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return agent.Run(ctx, by, agent.Options{
-		Name:     a.Node,
+		Name: a.Node, Namespace: a.Namespace,
 		Settings: plan.Settings{Cluster: a.ClusterCIDR, UDPPort: a.UDPPort, KeyFile: a.KeyFile, LinkUp: plan.DefaultLinkPair, TunnelIP: a.TunnelIP},
 		Node:     &agent.Node{Edge: api.Dial("", plan.EdgeName(a.Node)), File: a.File, Steer: s, Within: func(f func() error) error { return f() }},
 		Host:     agent.Host, Metrics: a.Metrics, Health: a.Health,

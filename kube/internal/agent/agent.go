@@ -30,6 +30,7 @@ import (
 	"github.com/selvage/selvage/kube/internal/cni"
 	"github.com/selvage/selvage/kube/internal/controller"
 	"github.com/selvage/selvage/kube/internal/networks"
+	"github.com/selvage/selvage/kube/internal/password"
 	"github.com/selvage/selvage/kube/internal/plan"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	Host func(endpoint netip.Addr) (plan.Host, error)
 	// Socket and State are where the CNI plugin asks, and finds files while nobody answers; there is no plugin without.
 	Socket, State string
+	// Namespace is that of the release, where passwords of BGP are; none may be used without.
+	Namespace string
 	// Plugin is where the CNI plugin is kept; nowhere leaves that to others.
 	Plugin cni.Place
 	// Metrics and Health are addresses to serve at; none without.
@@ -81,9 +84,10 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	for _, object := range append(append(controller.Watched(), &corev1.Pod{}), found.Watched()...) {
 		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(controller.Changed()))
 	}
-	if err := errors.Join(a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
+	if err := errors.Join(a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
 	}
+	defer a.secrets.Close()
 	return m.Start(ctx)
 }
 
@@ -94,6 +98,7 @@ type agent struct {
 	here, left  bool          // it has come, or has left; neither at its start
 	networks    networks.Finder
 	attachments *attachments
+	secrets     *password.Secrets
 }
 
 // request is the one that there is.
@@ -114,6 +119,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	}
 	planned := a.attachments.join(&in)
 	unread = errors.Join(unread, a.selects(in)) // the node's tables do not wait for files of the plugin
+	unread = errors.Join(unread, a.passwords(ctx, &in))
 	p, err := plan.Make(in)
 	if err != nil {
 		return reconcile.Result{}, errors.Join(unread, err)

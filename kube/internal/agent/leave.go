@@ -18,6 +18,7 @@ import (
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/cni"
 	"github.com/selvage/selvage/kube/internal/hold"
+	"github.com/selvage/selvage/kube/internal/password"
 	"github.com/selvage/selvage/kube/internal/plan"
 	"github.com/selvage/selvage/kube/internal/steer"
 )
@@ -27,6 +28,8 @@ type Traces struct {
 	Plugin cni.Place
 	Files  hold.Files
 	Steer  steer.Steerer
+	// Passwords are removed where the edge has ended.
+	Passwords password.Folder
 }
 
 // Remove leaves none of them in the network namespace that it is called in. Pods pass the plugin as soon as its list and its files are
@@ -35,6 +38,9 @@ func (t Traces) Remove(ctx context.Context) error {
 	errs := []error{t.Plugin.Unchain()}
 	if t.Files.Folder != "" {
 		errs = append(errs, t.Files.Remove())
+	}
+	if t.Passwords != "" {
+		errs = append(errs, t.Passwords.Keep(nil))
 	}
 	return errors.Join(append(errs, t.Steer.Remove(ctx), t.Plugin.Uninstall())...)
 }
@@ -60,11 +66,12 @@ func (a *agent) leaves(ctx context.Context) (bool, error) {
 // leave takes all away; it is done again and again, as long as the node is to be without.
 func (a *agent) leave(ctx context.Context) error {
 	a.attachments.leave()
+	a.secrets.Want(ctx, nil)
 	traces := Traces{Plugin: a.Plugin, Files: a.attachments.files, Steer: a.Node.Steer}
 	return errors.Join(a.Node.Within(func() error { return traces.Remove(ctx) }), a.empty(ctx))
 }
 
-// empty has the edge have no policy, and remove its data path when it ends.
+// empty has the edge have no policy and no password, and remove its data path when it ends.
 func (a *agent) empty(ctx context.Context) error {
 	if err := write(a.Node.leaveFile(), nil); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/replace"
+	"github.com/selvage/selvage/kube/internal/password"
 	"github.com/selvage/selvage/kube/internal/plan"
 	"github.com/selvage/selvage/kube/internal/steer"
 )
@@ -88,19 +89,24 @@ func (n *Node) Make(ctx context.Context, p plan.Plan) Found {
 	return f
 }
 
-// file writes the edge's file, and has the edge take it. A file that the edge refuses stays beside the one in force.
+// file writes the edge's file, and has the edge take it. A file that the edge refuses stays beside the one in force, and so do passwords.
 func (n *Node) file(ctx context.Context, p plan.Plan) error {
+	if p.Password.Missing {
+		return fmt.Errorf("%s: %w", p.Password.Problem, errWithheld)
+	}
 	info, err := n.Edge.Config().Show(ctx)
 	if err != nil {
 		return errors.Join(err, write(n.File, p.Edge)) // the edge takes it when it starts
 	}
-	if len(info.Files) > 0 && info.Files[0].Text == string(p.Edge) {
-		return nil
+	if len(info.Files) == 0 || info.Files[0].Text != api.WithoutSecrets(string(p.Edge), password.Read(p.Password.Files)) {
+		if _, err := n.Edge.Config().Apply(ctx, api.ApplyQuery{Path: n.File, Files: []api.ConfigFile{{Path: n.File, Text: string(p.Edge)}}, For: "selvage-kube"}); err != nil {
+			return err
+		}
+		if err := write(n.File, p.Edge); err != nil {
+			return err
+		}
 	}
-	if _, err := n.Edge.Config().Apply(ctx, api.ApplyQuery{Path: n.File, Files: []api.ConfigFile{{Path: n.File, Text: string(p.Edge)}}, For: "selvage-kube"}); err != nil {
-		return err
-	}
-	return write(n.File, p.Edge)
+	return Passwords(n.File).Keep(p.Password.Files)
 }
 
 // write replaces a file in a folder that may be missing.

@@ -39,6 +39,12 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	if f.Failed != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Failed", f.Failed
 	}
+	if problem := p.Password.Problem; problem != "" {
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonPassword
+		if !p.Password.Missing { // else that is what failed
+			ready.Message = strings.TrimSuffix(problem+"; the last password stays in force; "+f.Failed, "; ")
+		}
+	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	return s
 }

@@ -352,6 +352,8 @@ func (a *assessment) concludeGateway(g *v1alpha1.EgressGateway) {
 		accepted = refusal{"AddressesInvalid", bad}
 	case len(s.Nodes) == 0:
 		accepted = refusal{"NoNodes", "spec.nodes selects no node"}
+	case a.passwords(g) != "":
+		accepted = refusal{v1alpha1.ReasonPassword, a.passwords(g)}
 	}
 	condition(&s.Conditions, g.Generation, v1alpha1.ConditionAccepted, accepted.reason == "Accepted", accepted.reason, accepted.message)
 	condition(&s.Conditions, g.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)

@@ -63,6 +63,9 @@ func (m *maker) neighbours(g *v1alpha1.EgressGateway) []object {
 		if s.BFD == v1alpha1.Enabled {
 			n["bfd"] = true
 		}
+		if s.PasswordSecret.Name != "" {
+			n["passwordFile"] = m.password(s.PasswordSecret)
+		}
 		list = append(list, n)
 	}
 	return list

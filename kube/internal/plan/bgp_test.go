@@ -2,6 +2,10 @@ package plan
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +76,52 @@ func TestBGPIsOfTheUplink(t *testing.T) {
 	}
 	if second.BGP = nil; uplinkOf(first) == uplinkOf(second) {
 		t.Error("without BGP it is the same uplink")
+	}
+}
+
+// A session with a password that is not there is none, and the edge keeps what it has; one that cannot be renewed goes on with what it was.
+func TestBGPPasswords(t *testing.T) {
+	in := cluster()
+	withBGP(&in)
+	key, others := v1alpha1.SecretKey{Name: "routers", Key: "rack1"}, v1alpha1.SecretKey{Name: "elsewhere", Key: "password"}
+	n := in.Gateways[0].Spec.Uplink.BGP.Neighbours
+	n[1].PasswordSecret, n[2].PasswordSecret = key, others
+	in.Gateways = append(in.Gateways, *in.Gateways[0].DeepCopy()) // of which the node is no member
+	in.Gateways[1].Name, in.Gateways[1].Status.Nodes = "other", nil
+	in.Gateways[1].Spec.Uplink.BGP.Neighbours[0].PasswordSecret = others
+	if list, err := PasswordsOf(in); err != nil || !slices.Equal(list, []v1alpha1.SecretKey{key}) {
+		t.Errorf("it needs %v, %v, and not those of other nodes' routers", list, err)
+	}
+	file := filepath.Join(t.TempDir(), "rack1.7")
+	if err := os.WriteFile(file, []byte("of the router"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		has    map[v1alpha1.SecretKey]Password
+		wanted Passwords
+	}{
+		"unread":   {nil, Passwords{Problem: "Secret routers/rack1 has not been read yet", Missing: true}},
+		"none":     {map[v1alpha1.SecretKey]Password{key: {Problem: "there is no Secret"}}, Passwords{Problem: "there is no Secret", Missing: true}},
+		"good":     {map[v1alpha1.SecretKey]Password{key: {File: file}}, Passwords{Files: []string{file}}},
+		"the last": {map[v1alpha1.SecretKey]Password{key: {File: file, Problem: "it is empty"}}, Passwords{Files: []string{file}, Problem: "it is empty"}},
+	} {
+		in.Passwords = c.has
+		p, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(p.Password, c.wanted) || p.Policies[0].Problem != "" || !p.BGP {
+			t.Errorf("%s: %+v, the policy's problem is %q", name, p.Password, p.Policies[0].Problem)
+		}
+		if !p.Password.Missing {
+			takes(t, in, p)
+			if n := strings.Count(string(p.Edge), "passwordFile: "+file+"\n"); n != 1 {
+				t.Errorf("%s: the file is named %d times:\n%s", name, n, p.Edge)
+			}
+		}
+	}
+	if uplinkOf(in.Gateways[0].Spec.Uplink) != uplinkOf(*in.Gateways[0].Spec.Uplink.DeepCopy()) {
+		t.Error("a copy is another uplink")
 	}
 }
 

@@ -16,24 +16,10 @@ import (
 // Make computes what a node has to have. The order of what is given does not matter. It fails where the node itself cannot
 // be configured; what is wrong with a policy is that policy's Problem, and its pods do not leave by their node.
 func Make(in Input) (Plan, error) {
-	m := maker{
-		in: in, nodes: map[string]Node{}, gateways: map[string]*v1alpha1.EgressGateway{}, members: map[string][]string{}, ports: map[string]uint16{},
-	}
-	for _, n := range in.Nodes {
-		m.nodes[n.Name] = n
-	}
-	for i := range in.Gateways {
-		m.gateways[in.Gateways[i].Name] = &in.Gateways[i]
-	}
-	self, ok := m.nodes[in.Node]
-	if !ok {
-		return Plan{}, fmt.Errorf("node %s: the API server has no such node", in.Node)
-	}
-	if _, err := m.endpoint(self); err != nil {
+	m, err := newMaker(in)
+	if err != nil {
 		return Plan{}, err
 	}
-	m.peers = m.known()
-	m.join()
 	if err := m.collect(); err != nil {
 		return Plan{}, err
 	}
@@ -41,7 +27,7 @@ func Make(in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Cluster: in.Settings.Cluster, Edge: text, BGP: m.advertised() != nil, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
+	p := Plan{Cluster: in.Settings.Cluster, Edge: text, BGP: m.advertised() != nil, Password: m.passwords, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
 	for _, g := range m.used() {
 		p.Gateways[edgeName("g", g.Name)] = g.Name
 	}
@@ -58,6 +44,29 @@ func Make(in Input) (Plan, error) {
 	return p, nil
 }
 
+// newMaker knows the nodes, and which are of gateways.
+func newMaker(in Input) (*maker, error) {
+	m := &maker{
+		in: in, nodes: map[string]Node{}, gateways: map[string]*v1alpha1.EgressGateway{}, members: map[string][]string{}, ports: map[string]uint16{},
+	}
+	for _, n := range in.Nodes {
+		m.nodes[n.Name] = n
+	}
+	for i := range in.Gateways {
+		m.gateways[in.Gateways[i].Name] = &in.Gateways[i]
+	}
+	self, ok := m.nodes[in.Node]
+	if !ok {
+		return nil, fmt.Errorf("node %s: the API server has no such node", in.Node)
+	}
+	if _, err := m.endpoint(self); err != nil {
+		return nil, err
+	}
+	m.peers = m.known()
+	m.join()
+	return m, nil
+}
+
 type maker struct {
 	in       Input
 	nodes    map[string]Node
@@ -66,6 +75,8 @@ type maker struct {
 	members  map[string][]string   // of gateways, in the order of the group
 	ports    map[string]uint16     // of gateways' replication
 	concerns []*concern            // in the order of policies
+
+	passwords Passwords // that the file has needed so far
 }
 
 // concern is a policy that concerns the node.

@@ -23,6 +23,8 @@ type Input struct {
 	Pods            []Pod // of the node alone
 	Host            Host
 	Settings        Settings
+	// Passwords are those of BGP, as the node has them.
+	Passwords map[v1alpha1.SecretKey]Password
 }
 
 // Node is what of a node counts.
@@ -91,6 +93,7 @@ type Plan struct {
 	Cluster  []netip.Prefix          // of the settings: never steered
 	Edge     []byte                  // configuration file of the edge
 	BGP      bool                    // by which the edge speaks BGP
+	Password Passwords               // of its sessions
 	Groups   map[string][]netip.Addr // members of the file's live groups: pods of policies
 	Gateways map[string]string       // the file's groups of gateways, and the EgressGateway of each
 	Remotes  map[netip.Addr]string   // nodes by their tunnel endpoint, the own one too
