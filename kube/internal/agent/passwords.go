@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -19,9 +18,7 @@ import (
 )
 
 // Passwords is the folder of passwords of the edge with a file, beside it.
-func Passwords(file string) password.Folder {
-	return password.Folder(filepath.Join(filepath.Dir(file), "passwords"))
-}
+func Passwords(file string) password.Folder { return password.Folder(file + ".passwords") }
 
 // readPasswords has changes of Secrets be a reason to look.
 func (a *agent) readPasswords(by *rest.Config, b *builder.Builder) (err error) {

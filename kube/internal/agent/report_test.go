@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
@@ -58,5 +59,23 @@ func TestReportOfBGP(t *testing.T) {
 	f.BGP.Neighbours[1].State = "established"
 	if got := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Gateways[0]; got.Message != "it serves" {
 		t.Errorf("with all sessions it says %q", got.Message)
+	}
+}
+
+// A password that cannot be used is the reason why the node is not ready, whether the edge goes on with the last one or keeps all that it has.
+func TestReportOfPasswords(t *testing.T) {
+	for _, c := range []struct {
+		missing      bool
+		failed, want string
+	}{
+		{false, "", "Secret s/r: there is none; the last password stays in force"},
+		{false, "no nft", "Secret s/r: there is none; the last password stays in force; no nft"},
+		{true, "Secret s/r: there is none: the edge keeps the configuration that it has", "Secret s/r: there is none: the edge keeps the configuration that it has"},
+	} {
+		p := plan.Plan{Password: plan.Passwords{Problem: "Secret s/r: there is none", Missing: c.missing}}
+		s := Report("n1", v1alpha1.EgressNodeStatus{}, p, Found{Failed: c.failed})
+		if got := s.Conditions[0]; got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonPassword || got.Message != c.want {
+			t.Errorf("%+v, want %s", got, c.want)
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,8 +24,20 @@ import (
 func TestPasswordRole(t *testing.T) {
 	tier.Slow(t)
 	ctx := t.Context()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := server.Run(ctx, "kubectl", "create", "secret", "generic", "routers", "--namespace", namespace, "--from-file=password="+file); err != nil {
+		t.Fatal(err, out)
+	}
+	routers := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "routers"}}
+	t.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(ctx), routers); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, s := range []*corev1.Secret{
-		{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "routers"}, Data: map[string][]byte{"password": []byte("first")}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "routers"}},
 	} {
 		create(t, s)
@@ -71,7 +85,6 @@ func TestPasswordRole(t *testing.T) {
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "later"}, Data: map[string][]byte{"password": []byte("a\nb")}})
 	says("later", "", "Secret selvage-system/later, key password: the password has a control character or spans lines")
 	change := client.RawPatch("application/merge-patch+json", []byte(`{"stringData":{"password":"second"}}`))
-	routers := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "routers"}}
 	for len(woken) > 0 {
 		<-woken
 	}

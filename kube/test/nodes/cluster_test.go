@@ -191,6 +191,13 @@ func (b *cluster) plan(h *topo.Host) plan.Plan {
 // up starts all edges, as agents do: the pair, the edge, members of groups, and what is steered at last.
 func (b *cluster) up() {
 	b.T.Helper()
+	b.edges()
+	b.serving(3, 4)
+}
+
+// edges starts them, whether gateways serve or not.
+func (b *cluster) edges() {
+	b.T.Helper()
 	for _, h := range b.Hosts {
 		b.Must(h.Do(b.steerer().Setup))
 		p := b.plan(h)
@@ -201,7 +208,6 @@ func (b *cluster) up() {
 		b.Resolved(h.Name)
 		b.steer(h, nil)
 	}
-	b.serving(3, 4)
 }
 
 // members puts pods into the groups of a node's edge.
