@@ -75,7 +75,7 @@ func newKubelet(b *managed) *kubelet {
 	own, err := libcni.InjectConf(r.list.Plugins[1], map[string]any{"socket": o.Socket, "state": o.State})
 	b.Must(err)
 	r.list.Plugins[1] = own
-	r.leaks = watchLeaks(b, r.node)
+	r.leaks = watchLeaks(b.cluster, r.node, topo.UnderlayName, true)
 	return r
 }
 
@@ -199,14 +199,15 @@ func (g *guest) end() error {
 	return errors.Join(err, client.IgnoreNotFound(g.r.c.Delete(g.r.Ctx, g.pod, &client.DeleteOptions{GracePeriodSeconds: &zero})))
 }
 
-// leaks counts packets to the outside that a node sends by its own way.
+// leaks counts packets to the outside that a node sends by its own way, or that come by another interface.
 type leaks struct {
-	count atomic.Int64
+	count   atomic.Int64
+	sources sync.Map // of netip.Addr
 }
 
-func watchLeaks(b *managed, node *topo.Host) *leaks {
+func watchLeaks(b *cluster, node *topo.Host, name string, outgoing bool) *leaks {
 	b.T.Helper()
-	f, err := harness.OpenFrames(node, topo.UnderlayName, true)
+	f, err := harness.OpenFrames(node, name, outgoing)
 	b.Must(err)
 	l, done := &leaks{}, make(chan struct{})
 	go func() {
@@ -217,9 +218,15 @@ func watchLeaks(b *managed, node *topo.Host) *leaks {
 				return
 			}
 			to4, to6 := harness.Outside4.As4(), harness.Outside6.As16()
-			if len(frame) >= 34 && frame[12] == 8 && frame[13] == 0 && slices.Equal(frame[30:34], to4[:]) || len(frame) >= 54 && frame[12] == 0x86 && slices.Equal(frame[38:54], to6[:]) {
-				l.count.Add(1)
+			switch {
+			case len(frame) >= 34 && frame[12] == 8 && frame[13] == 0 && slices.Equal(frame[30:34], to4[:]):
+				l.sources.Store(netip.AddrFrom4([4]byte(frame[26:30])), true)
+			case len(frame) >= 54 && frame[12] == 0x86 && slices.Equal(frame[38:54], to6[:]):
+				l.sources.Store(netip.AddrFrom16([16]byte(frame[22:38])), true)
+			default:
+				continue
 			}
+			l.count.Add(1)
 		}
 	}()
 	b.T.Cleanup(func() { f.Close(); <-done })
