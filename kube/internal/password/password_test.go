@@ -111,7 +111,7 @@ func TestFolder(t *testing.T) {
 	last(key, second)
 	last(longer, "")
 	for range 9 {
-		first, second = second, put(key, second)
+		second = put(key, second)
 	}
 	last(key, second) // 11 is after 9
 	if err := f.Keep(nil); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/selvage/selvage/kube/test/apiserver"
@@ -31,13 +32,17 @@ const metrics = "127.78.89.1:18089"
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	if node := os.Getenv(agentOf); node != "" {
+		os.Exit(beAgent(node))
+	}
 	os.Exit(m.Run())
 }
 
-// process is a controller that runs.
+// process is a controller or an agent that runs.
 type process struct {
-	cmd  *exec.Cmd
-	stop func()
+	cmd     *exec.Cmd
+	stop    func()
+	metrics string // address
 }
 
 // build is the program.
@@ -57,26 +62,32 @@ func run(t *testing.T, program string, s *apiserver.Server) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return start(t, config, metrics, program, "controller", "--lease-namespace="+namespace, "--metrics="+metrics)
+}
+
+// start runs a program that reaches the API server by a configuration, until the test ends.
+func start(t *testing.T, by *rest.Config, metrics string, argv ...string) *process {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := apiserver.WriteKubeconfig(file, config); err != nil {
+	if err := apiserver.WriteKubeconfig(file, by); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "controller.log"))
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), program, "controller", "--lease-namespace="+namespace, "--metrics="+metrics)}
+	p := &process{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...), metrics: metrics}
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+file)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	p.stop = sync.OnceFunc(func() {
-		_ = p.cmd.Process.Signal(os.Interrupt) // so that it gives its lease back
+		_ = p.cmd.Process.Signal(os.Interrupt) // so that a controller gives its lease back
 		_ = p.cmd.Wait()
 		log.Close()
 		if said, err := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("the controller said, %v: %s", err, said[max(0, len(said)-5000):])
+			t.Logf("%s said, %v: %s", filepath.Base(argv[0]), err, said[max(0, len(said)-5000):])
 		}
 	})
 	t.Cleanup(p.stop)
@@ -118,7 +129,7 @@ func (p *process) use(t *testing.T) (u use) {
 		}
 		u.cpu += time.Duration(n) * time.Second / hertz
 	}
-	answer, err := http.Get("http://" + metrics + "/metrics")
+	answer, err := http.Get("http://" + p.metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

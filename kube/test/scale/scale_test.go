@@ -62,6 +62,8 @@ func TestController(t *testing.T) {
 			t.Errorf("the controller had %s, want %s at most", mb(u.most), mb(most))
 		}
 	}
+	p.stop()
+	w.agentIsSmall(server)
 }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }
