@@ -90,8 +90,10 @@ func listen(socket string) (net.Listener, error) {
 // answerMost is how long an answer takes, so that it comes before the plugin ceases to wait.
 const answerMost = Patience - 100*time.Millisecond
 
-// one answers one question.
+// one answers one question, unless who asked is gone: in a storm of questions others would wait for answers that nobody reads.
 func one(ctx context.Context, conn net.Conn, answer func(context.Context, Attachment) Answer) {
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, answerMost)
 	defer cancel()
@@ -107,5 +109,9 @@ func one(ctx context.Context, conn net.Conn, answer func(context.Context, Attach
 		_ = json.NewEncoder(conn).Encode(Answer{Failed, err.Error()}) // who asks such a thing may be gone
 		return
 	}
+	reading.Go(func() {
+		_, _ = io.Copy(io.Discard, conn) // until its end
+		cancel()
+	})
 	_ = json.NewEncoder(conn).Encode(answer(ctx, a)) // the plugin holds the pod itself when it gets none
 }

@@ -2,6 +2,7 @@ package hold_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -120,6 +121,37 @@ func TestServeSlow(t *testing.T) {
 	}
 	if a, err := hold.Ask(ctx, socket, pod("slow")); err != nil || a.Message != "not yet" {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// A question that is abandoned keeps nobody waiting.
+func TestQuestionAbandoned(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	socket, done, begun, ended := filepath.Join(t.TempDir(), "s"), make(chan error), make(chan bool), make(chan error)
+	go func() {
+		done <- hold.Serve(ctx, socket, func(ctx context.Context, _ hold.Attachment) hold.Answer {
+			begun <- true
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return hold.Answer{State: hold.Failed}
+		})
+	}()
+	var conn net.Conn
+	if err := await.That(ctx, "an agent", func() (err error) { conn, err = net.Dial("unix", socket); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewEncoder(conn).Encode(pod("a")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	conn.Close()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the answer ended by %v", err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
