@@ -150,9 +150,20 @@ type SinkOptions struct {
 	// Turns is how often a loop of nothing runs for each 16 frames: a delay that is planted where
 	// a comparison has to show that it would be found.
 	Turns uint32
+	// Mode is how the driver runs the program, Native by default.
+	Mode Mode
 	// VXLANPort and GenevePort are UDP ports, the registered ones by default.
 	VXLANPort, GenevePort uint16
 }
+
+// Mode is how XDP runs.
+type Mode string
+
+// Modes of XDP.
+const (
+	Native  Mode = "native"  // in the driver
+	Generic Mode = "generic" // in the kernel's stack, with any driver, at a rate that is far lower
+)
 
 // Report is what a Sink has counted since Reset.
 type Report struct {

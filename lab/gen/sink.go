@@ -25,6 +25,7 @@ type receiver struct {
 	arounds   *ebpf.Map
 	foreigns  *ebpf.Map
 	addresses *ebpf.Map
+	mode      Mode
 	links     []link.Link
 }
 
@@ -70,7 +71,7 @@ func loadSink(o SinkOptions) (*Sink, error) {
 		return nil, err
 	}
 	return &Sink{o: o, flows: objects.Followed, current: objects.Current, receiver: receiver{
-		program: objects.Program, counters: objects.Counters, arounds: objects.Arounds, foreigns: objects.Foreigns, addresses: objects.Addresses,
+		mode: o.Mode, program: objects.Program, counters: objects.Counters, arounds: objects.Arounds, foreigns: objects.Foreigns, addresses: objects.Addresses,
 	}}, nil
 }
 
@@ -114,9 +115,13 @@ func (r *receiver) attachOne(ifindex int) error {
 			return fmt.Errorf("address of %s: %w", dev.Name, err)
 		}
 	}
-	attached, err := link.AttachXDP(link.XDPOptions{Program: r.program, Interface: ifindex, Flags: link.XDPDriverMode})
+	flags, words := link.XDPDriverMode, "native XDP to %s (another program may be there, or the driver has none): %w"
+	if r.mode == Generic {
+		flags, words = link.XDPGenericMode, "generic XDP to %s (another program may be there): %w"
+	}
+	attached, err := link.AttachXDP(link.XDPOptions{Program: r.program, Interface: ifindex, Flags: flags})
 	if err != nil {
-		return fmt.Errorf("attach native XDP to %s (another program may be there, or the driver has none): %w", dev.Name, err)
+		return fmt.Errorf("attach "+words, dev.Name, err)
 	}
 	r.links = append(r.links, attached)
 	return nil

@@ -6,33 +6,37 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/search"
 )
 
-// Instruments is the instruments of one sample around a bed: what sends, what takes in and,
+// Instruments is the instruments of one sample around a site: what sends, what takes in and,
 // for frames that come back, what loops.
 type Instruments struct {
-	Testbed   *Testbed
-	watch     *losses.Watch
+	Testbed   *Testbed // that they are around, nil around another site
+	site      Site
 	stream    gen.Stream
-	Sender    *gen.Sender
+	Sender    Sender
 	Sink      *gen.Sink
-	into      []int // interfaces of the sink
+	ends      Ends
 	reflector *gen.Reflector
 	drain     time.Duration
 	rest      time.Duration
 	stop      []func() error
 	Dropped   losses.Counts // by name, in all trials
+}
+
+// Sender is what sends: a gen.Sender, or several that are one.
+type Sender interface {
+	Next() uint16
+	Run(ctx context.Context, load gen.Load) (gen.Sent, error)
+	Close() error
 }
 
 // InstrumentOptions are a sample's traffic and how its trials end.
@@ -44,51 +48,47 @@ type InstrumentOptions struct {
 
 // Instruments stands generator and sink around a testbed.
 func (all *Testbeds) Instruments(b *Testbed, o InstrumentOptions) (*Instruments, error) {
-	r := &Instruments{Testbed: b, watch: all.watch, stream: o.Stream, drain: o.Drain, rest: o.Rest, Dropped: losses.Counts{}}
+	r, err := Around(b, o)
+	if err == nil {
+		r.Testbed = b
+	}
+	return r, err
+}
+
+// Around stands generator and sink around a site.
+func Around(site Site, o InstrumentOptions) (*Instruments, error) {
+	r := &Instruments{site: site, stream: o.Stream, drain: o.Drain, rest: o.Rest, Dropped: losses.Counts{}}
 	if err := r.open(o); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Instruments) open(o InstrumentOptions) error {
-	n := r.Testbed.Net
+func (r *Instruments) open(o InstrumentOptions) (err error) {
+	if r.ends, err = r.site.Ends(o.Direction); err != nil {
+		return err
+	}
 	s := o.Stream
-	s.From, s.To = n.Outside, n.Inside
-	into, loop := n.Underlays, n.Uplinks
-	if o.Direction == Decap {
-		s.From, s.To = n.Inside, n.Outside
-	}
-	if o.Direction != Encap {
-		into, loop = n.Uplinks, n.Underlays
-	}
-	ports, err := r.Testbed.ports(o.Direction)
-	if err != nil {
-		return err
-	}
-	indexes, err := r.Testbed.indexes(into)
-	if err != nil {
-		return err
-	}
-	r.into = indexes
+	s.From, s.To = r.ends.From, r.ends.To
 	if err := r.Look(gen.SinkOptions{}); err != nil {
 		return err
 	}
-	if o.Direction == Both {
-		if indexes, err = r.Testbed.indexes(loop); err != nil {
-			return err
-		}
-		if r.reflector, err = gen.NewReflector(n.Tester.Namespace, indexes, gen.SinkOptions{}); err != nil {
-			return err
-		}
-		accepting, err := n.AcceptBack()
-		r.stop = append(r.stop, accepting)
+	if r.ends.Begin != nil {
+		stop, err := r.ends.Begin()
+		r.stop = append(r.stop, stop)
 		if err != nil {
 			return err
 		}
 	}
-	core, _ := cores()
-	r.Sender, err = gen.NewSender(n.Tester.Namespace, ports, s, core)
+	if len(r.ends.Loop) > 0 {
+		if r.reflector, err = gen.NewReflector(r.ends.SinkNamespace, r.ends.Loop, gen.SinkOptions{}); err != nil {
+			return err
+		}
+	}
+	sender, err := gen.NewSender(r.ends.Namespace, r.ends.Ports, s, r.ends.Cores[0])
+	if err == nil {
+		r.Sender = sender
+	}
 	return err
 }
 
@@ -100,7 +100,8 @@ func (r *Instruments) Look(o gen.SinkOptions) (err error) {
 			return err
 		}
 	}
-	r.Sink, err = gen.NewSink(r.Testbed.Net.Tester.Namespace, r.into, o)
+	o.Mode = r.ends.SinkMode
+	r.Sink, err = gen.NewSink(r.ends.SinkNamespace, r.ends.Into, o)
 	return err
 }
 
@@ -151,7 +152,7 @@ func (b *Testbed) Inline() bool { return !b.split && b.Device.Process == 0 }
 
 // Send offers a load and accounts for every frame of it.
 func (r *Instruments) Send(ctx context.Context, load gen.Load) (Passage, error) {
-	before, err := r.drops(ctx)
+	before, err := r.site.Drops(ctx)
 	if err != nil {
 		return Passage{}, err
 	}
@@ -168,7 +169,7 @@ func (r *Instruments) Send(ctx context.Context, load gen.Load) (Passage, error) 
 	for name, n := range p.Dropped {
 		r.Dropped[name] += n
 	}
-	p.Void = p.unaccounted()
+	p.Void = p.why(r.site.Accounts())
 	return p, nil
 }
 
@@ -200,7 +201,7 @@ func (r *Instruments) account(ctx context.Context, p *Passage, before losses.Cou
 		if p.Got, err = r.Sink.Read(); err != nil {
 			return err
 		}
-		after, err := r.drops(ctx)
+		after, err := r.site.Drops(ctx)
 		if err != nil {
 			return err
 		}
@@ -214,62 +215,21 @@ func (r *Instruments) account(ctx context.Context, p *Passage, before losses.Cou
 	}
 }
 
-// drops are all counters of lost packets of the bed's hosts: reasons of the kernel, and
-// what its driver and the device itself counted besides.
-func (r *Instruments) drops(ctx context.Context) (losses.Counts, error) {
-	all := losses.Counts{}
-	for host, inode := range r.Testbed.netns {
-		counts, err := r.watch.Read(inode)
-		if err != nil {
-			return nil, err
-		}
-		for name, n := range counts {
-			if !r.excused(host, name) {
-				all[host+" "+name] = n
-			}
-		}
-	}
-	driver, err := r.Testbed.Net.DriverDrops()
-	if err != nil {
-		return nil, err
-	}
-	if r.Testbed.Device.Drops != nil {
-		own, err := r.Testbed.Device.Drops(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for name, n := range own {
-			all["device "+name] = n
-		}
-	}
-	for name, n := range driver {
-		if !r.Testbed.Device.Programs || !strings.HasPrefix(name, router.DroppedByXDP) {
-			all["device "+name] = n
-		}
-	}
-	return all, nil
-}
-
-// excused are counters that count no loss, or one that the device counts itself, and what
-// the tester's own interface did not take from the generator, which counts that (overrun).
-func (r *Instruments) excused(host, name string) bool {
-	if host == r.Testbed.Net.Tester.Name {
-		return strings.HasPrefix(name, losses.Transmit)
-	}
-	reason, freed := strings.CutPrefix(name, losses.Freed)
-	return freed && slices.Contains(r.Testbed.Device.Excused, reason)
-}
-
 // Strangers are the packets that may die during a passage without being of it: address
 // resolution, probes.
 const Strangers = 64
 
-// unaccounted says what does not add up, "" when all does: sent = received + dropped.
-func (p Passage) unaccounted() string {
+// why says why a passage counts for nothing, "" when it counts: sent = received + dropped where
+// each lost frame has to be in a counter; else no frame that the tester itself has dropped.
+func (p Passage) why(accounts bool) string {
 	named := p.Dropped.Sum()
 	switch {
 	case p.Got.Frames > p.Sent.Frames:
 		return fmt.Sprintf("%d frames arrived of %d that were sent", p.Got.Frames, p.Sent.Frames)
+	case !accounts && named > 0:
+		return fmt.Sprintf("the tester itself dropped %d frames (%s)", named, p.Dropped)
+	case !accounts:
+		return ""
 	case p.Lost > named:
 		return fmt.Sprintf("%d of %d lost frames are in no counter (%s; the sink saw other frames: %v)", p.Lost-named, p.Lost, p.Dropped, p.Got.Foreign)
 	case named > p.Lost+Strangers:

@@ -23,7 +23,7 @@ func TestUnaccounted(t *testing.T) {
 		{sent: 100, got: 100, dropped: losses.Counts{"a": Strangers + 1}, want: "name 65 drops (65 a), but 0 frames are missing"},
 	} {
 		p := Passage{Sent: gen.Sent{Frames: tt.sent}, Got: gen.Report{Frames: tt.got}, Lost: tt.lost, Dropped: tt.dropped}
-		if got := p.unaccounted(); (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+		if got := p.why(true); (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%+v: %q, want %q", tt, got, tt.want)
 		}
 	}

@@ -35,6 +35,7 @@ type Testbed struct {
 	Device    *router.Forwarding
 	Forwarder router.Forwarder
 	split     bool
+	watch     *losses.Watch
 	netns     map[string]uint32 // inode by host
 }
 
@@ -79,7 +80,7 @@ func (all *Testbeds) Build(ctx context.Context, name, target string, o Options) 
 		return nil, err
 	}
 	all.Labs = append(all.Labs, lab)
-	b := &Testbed{Target: target, Forwarder: o.Forwarder, split: o.Split, netns: map[string]uint32{}}
+	b := &Testbed{Target: target, Forwarder: o.Forwarder, split: o.Split, watch: all.watch, netns: map[string]uint32{}}
 	if b.Net, err = router.NewTransit(ctx, lab, o.Transit); err != nil {
 		return nil, fmt.Errorf("target %s: %w", name, err)
 	}
