@@ -47,6 +47,8 @@ type Stream struct {
 	// from 2: 198.18.0.0/16 and 198.19.0.0/16 (RFC 2544 appendix C.2.2), or
 	// 2001:2:0:1::/64 and 2001:2:0:2::/64 (RFC 5180 section 8) by default.
 	From, To netip.Prefix
+
+	shift, firstFlow int // of a part: the source and the flow where it begins
 }
 
 // Share is the part of a size in a mix: 7:4:1 is the weights of three.
@@ -60,6 +62,8 @@ type Share struct {
 type Port struct {
 	Ifindex        int
 	SrcMAC, DstMAC net.HardwareAddr
+	// VLAN, unless 0, is the tag of all frames: 4 bytes more than Stream.Frame.
+	VLAN uint16
 	// Tunnel, unless nil, is put around each frame.
 	Tunnel *Tunnel
 }
@@ -96,6 +100,10 @@ type Load struct {
 	// Batch is the frames that the kernel hands over at a time, 1 … 256. More is
 	// faster and adds latency. By default 1 up to 500 kpps, 8 up to 2 Mpps, otherwise 64.
 	Batch int
+	// start, unless 0, is when it begins, by the monotonic clock in ns; lead is the share of the
+	// interval that the first frame waits then, so that parts of a stream take turns.
+	start uint64
+	lead  float64
 	// Untimed leaves the time of sending out, so that the sink cannot tell
 	// latencies, which is faster.
 	Untimed bool

@@ -137,6 +137,7 @@ const (
 	genVarCurrentRun      = "current_run"
 	genVarDestinations    = "destinations"
 	genVarFamily          = "family"
+	genVarFirstFlow       = "first_flow"
 	genVarFlowIdOff       = "flow_id_off"
 	genVarFlows           = "flows"
 	genVarFromHost        = "from_host"
@@ -235,6 +236,7 @@ type genVariableSpecs struct {
 	CurrentRun      *ebpf.VariableSpec `ebpf:"current_run"`
 	Destinations    *ebpf.VariableSpec `ebpf:"destinations"`
 	Family          *ebpf.VariableSpec `ebpf:"family"`
+	FirstFlow       *ebpf.VariableSpec `ebpf:"first_flow"`
 	FlowIdOff       *ebpf.VariableSpec `ebpf:"flow_id_off"`
 	Flows           *ebpf.VariableSpec `ebpf:"flows"`
 	FromHost        *ebpf.VariableSpec `ebpf:"from_host"`
@@ -312,6 +314,7 @@ type genVariables struct {
 	CurrentRun      *ebpf.Variable `ebpf:"current_run"`
 	Destinations    *ebpf.Variable `ebpf:"destinations"`
 	Family          *ebpf.Variable `ebpf:"family"`
+	FirstFlow       *ebpf.Variable `ebpf:"first_flow"`
 	FlowIdOff       *ebpf.Variable `ebpf:"flow_id_off"`
 	Flows           *ebpf.Variable `ebpf:"flows"`
 	FromHost        *ebpf.Variable `ebpf:"from_host"`

@@ -45,7 +45,7 @@ func (l Load) check() error {
 
 // run is the load as the kernel program has it.
 func (l Load) run(id uint16) genRun {
-	r := genRun{Id: uint8(id), Frames: math.MaxUint64, Burst: uint32(l.Burst), CatchUp: uint64(l.CatchUp) << fraction}
+	r := genRun{Id: uint8(id), Frames: math.MaxUint64, Burst: uint32(l.Burst), CatchUp: uint64(l.CatchUp) << fraction, StartNs: l.start}
 	if !l.Untimed {
 		r.Timed = 1
 	}
@@ -57,6 +57,7 @@ func (l Load) run(id uint16) genRun {
 		return r
 	}
 	r.Interval = max(1, uint64(math.Round(float64(l.Burst)*1e9/l.Rate*(1<<fraction))))
+	r.Due = uint64(l.lead * float64(r.Interval))
 	if l.Duration > 0 {
 		r.Frames = min(r.Frames, max(1, uint64(math.Round(l.Rate*l.Duration.Seconds()))))
 	}
@@ -77,6 +78,9 @@ func (l Load) left(r genRun) time.Duration {
 // took is the time of a run: until the next frame would have been due.
 func (l Load) took(r genRun, wall time.Duration) time.Duration {
 	took := time.Duration(r.LastNs - r.StartNs)
+	if r.LastNs < r.StartNs { // it ended before it began
+		return wall
+	}
 	if l.Rate > 0 {
 		return max(took+time.Duration(r.Interval>>fraction), time.Duration(r.Due>>fraction))
 	}

@@ -19,6 +19,31 @@ const (
 // places are where the kernel program fills in what differs; 0 is nowhere.
 type places struct{ header, ip, outerUDP, outerSum, flowID int }
 
+// tagLen is the length of a VLAN tag (IEEE 802.1Q).
+const tagLen = 4
+
+// tagLen is what the port's tag adds to a frame.
+func (p Port) tagLen() int {
+	if p.VLAN == 0 {
+		return 0
+	}
+	return tagLen
+}
+
+// placesOf are the places in frames of the port, whose inner headers are of that length.
+func (p Port) placesOf(headers int) places {
+	at, tag := p.Tunnel.placesOf(headers), p.tagLen()
+	for _, place := range []*int{&at.header, &at.ip, &at.outerUDP, &at.outerSum, &at.flowID} {
+		if *place > 0 {
+			*place += tag
+		}
+	}
+	return at
+}
+
+// portLen is the length without FCS of a frame of the port.
+func (s Stream) portLen(frame int, p Port) int { return s.wireLen(frame, p.Tunnel) + p.tagLen() }
+
 // headerLen is what the tunnel adds to a frame; none adds nothing.
 func (t *Tunnel) headerLen() int {
 	if t == nil {
@@ -86,6 +111,18 @@ func checkMACs(src, dst net.HardwareAddr, where string) error {
 // packetTemplate is the headers of a frame of that size to a port, with 0 for all that
 // differs between packets.
 func (s Stream) packetTemplate(p Port, frame int) genPacketTemplate {
+	t := s.untagged(p, frame)
+	if p.VLAN != 0 {
+		const macs = 12
+		header := t.Header
+		binary.BigEndian.PutUint32(t.Header[macs:], 0x8100<<16|uint32(p.VLAN))
+		copy(t.Header[macs+tagLen:], header[macs:])
+		t.Len += tagLen
+	}
+	return t
+}
+
+func (s Stream) untagged(p Port, frame int) genPacketTemplate {
 	t := genPacketTemplate{Len: uint32(s.wireLen(frame, p.Tunnel))}
 	ip, udp := s.innerPacket(frame - FCS - 14)
 	packet := append(ip, udp...)

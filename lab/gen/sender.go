@@ -18,6 +18,7 @@ const Anywhere = -1
 // a time.
 type Sender struct {
 	stream     Stream
+	part       bool // of several, who count together what interfaces refuse
 	core       int
 	first      []byte // a frame, as the kernel's buffers begin
 	interfaces []genInterface
@@ -54,7 +55,10 @@ func NewSender(namespace string, ports []Port, stream Stream, core int) (*Sender
 	if err := stream.Check(); err != nil {
 		return nil, err
 	}
-	s := &Sender{stream: stream.withDefaults(), core: core, next: 1}
+	return newSender(namespace, ports, &Sender{stream: stream.withDefaults(), core: core, next: 1})
+}
+
+func newSender(namespace string, ports []Port, s *Sender) (*Sender, error) {
 	if err := s.checkPorts(ports); err != nil {
 		return nil, err
 	}
@@ -75,11 +79,17 @@ func (s *Sender) checkPorts(ports []Port) error {
 		if err := errors.Join(checkMACs(p.SrcMAC, p.DstMAC, fmt.Sprintf("of port %d", p.Ifindex)), p.Tunnel.Check()); err != nil {
 			return err
 		}
-		if p.Tunnel.placesOf(0) != ports[0].Tunnel.placesOf(0) {
-			return errors.New("the tunnels of a generator's ports differ in the places of their headers: use a generator for each")
+		if p.placesOf(0) != ports[0].placesOf(0) {
+			return errors.New("the tunnels or tags of a generator's ports differ in the places of their headers: use a generator for each")
 		}
-		if n := s.stream.wireLen(s.stream.largest(), p.Tunnel) + FCS; n > MaxFrame {
-			return fmt.Errorf("frames of %d bytes, tunnel included, are larger than %d", n, MaxFrame)
+		if n := s.stream.portLen(s.stream.largest(), p) + FCS; n > MaxFrame {
+			return fmt.Errorf("frames of %d bytes, tunnel and tag included, are larger than %d, which is what the generator's buffers hold", n, MaxFrame)
+		}
+		if p.VLAN > mostVLAN {
+			return fmt.Errorf("VLAN %d of port %d is not within 1 … %d", p.VLAN, p.Ifindex, mostVLAN)
+		}
+		if n := p.placesOf(s.stream.headers()).header; n > len(genPacketTemplate{}.Header) {
+			return fmt.Errorf("headers of %d bytes are more than %d: leave out the tag or some options", n, len(genPacketTemplate{}.Header))
 		}
 	}
 	return nil
@@ -94,11 +104,11 @@ func (s *Sender) load(ports []Port) error {
 	turns, skip := s.stream.pattern()
 	var pattern [maxPattern]uint8
 	copy(pattern[:], turns)
-	s.first = make([]byte, s.stream.wireLen(s.stream.largest(), ports[0].Tunnel))
-	where := ports[0].Tunnel.placesOf(s.stream.headers())
+	s.first = make([]byte, s.stream.portLen(s.stream.largest(), ports[0]))
+	where := ports[0].placesOf(s.stream.headers())
 	if err := setVariables(spec, map[string]any{
 		genVarFlows: uint32(s.stream.Flows), genVarSources: uint32(s.stream.Sources), genVarDestinations: uint32(s.stream.Destinations),
-		genVarFromHost: host(s.stream.From), genVarToHost: host(s.stream.To), genVarFamily: uint32(s.stream.Family),
+		genVarFromHost: host(s.stream.From) + uint32(s.stream.shift), genVarFirstFlow: uint32(s.stream.firstFlow), genVarToHost: host(s.stream.To), genVarFamily: uint32(s.stream.Family),
 		genVarPortsLen: uint32(len(ports)), genVarSizesLen: uint32(len(s.stream.shares())), genVarBufferLen: uint32(len(s.first)),
 		genVarPatternLen: uint32(len(turns)), genVarPatternSkip: uint32(skip), genVarPattern: pattern, genVarStream: s.stream.ID,
 		genVarHeaderLen: uint32(where.header), genVarIpOff: uint32(where.ip), genVarOuterUdpOff: uint32(where.outerUDP),
@@ -138,8 +148,8 @@ func (s *Sender) connect(ports []Port) error {
 		if err != nil {
 			return err
 		}
-		if n := len(s.first); n > dev.MTU+14 {
-			return fmt.Errorf("frames of %d bytes without FCS do not leave by %s, whose MTU is %d: it needs %d", n, dev.Name, dev.MTU, n-14)
+		if n, header := len(s.first), 14+p.tagLen(); n > dev.MTU+header {
+			return fmt.Errorf("frames of %d bytes without FCS do not leave by %s, whose MTU is %d: it needs %d", n, dev.Name, dev.MTU, n-header)
 		}
 		if err := s.objects.Ports.Put(uint32(i), uint32(p.Ifindex)); err != nil {
 			return fmt.Errorf("redirect to interface %s: %w", dev.Name, err)
@@ -259,12 +269,25 @@ func repeats(last uint32, took, want time.Duration) uint32 {
 	return uint32(min(max(n, leastCalls), mostCalls, 8*float64(last)))
 }
 
+// skip leaves the next run out, as a part of several that has nothing to send.
+func (s *Sender) skip() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = s.next%255 + 1
+}
+
 // overrun is how many frames were refused since the sender was made.
 func (s *Sender) overrun() (uint64, error) {
-	var sum uint64
-	if err := s.objects.Unredirected.Get(&sum); err != nil {
-		return 0, err
+	var unredirected uint64
+	if err := s.objects.Unredirected.Get(&unredirected); err != nil || s.part {
+		return unredirected, err
 	}
+	refused, err := s.refused()
+	return unredirected + refused, err
+}
+
+// refused is how many frames the interfaces refused since then, whoever they are of.
+func (s *Sender) refused() (sum uint64, err error) {
 	for _, key := range s.interfaces {
 		var n uint64
 		if err := s.objects.FailedRedirects.Lookup(key, &n); err != nil {

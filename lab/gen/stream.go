@@ -22,6 +22,7 @@ const (
 	firstUDPPort, udpPorts = 49152, 16384
 
 	maxPorts, maxSizes, maxPattern = 8, 8, 64
+	mostVLAN                       = 4094
 )
 
 func (s Stream) withDefaults() Stream {
@@ -70,6 +71,25 @@ func checkHosts(network netip.Prefix, family, hosts int, what string) error {
 		return fmt.Errorf("%d %s do not fit into %s", hosts, what, network)
 	}
 	return nil
+}
+
+// part is the i-th of n parts, which has some of the sources with all flows that come from them.
+func (s Stream) part(i, n int) (Stream, error) {
+	s = s.withDefaults()
+	each, more := s.Sources/n, s.Sources%n
+	part := s
+	part.shift, part.Sources = i*each+min(i, more), each
+	if i < more {
+		part.Sources++
+	}
+	flows := func(sources int) int { // of the first sources
+		return s.Flows/s.Sources*sources + min(s.Flows%s.Sources, sources)
+	}
+	part.firstFlow = flows(part.shift)
+	if part.Flows = flows(part.shift+part.Sources) - part.firstFlow; part.Flows < 1 {
+		return part, fmt.Errorf("%d flows from %d sources do not divide among %d cores: give it more of both, or fewer cores", s.Flows, s.Sources, n)
+	}
+	return part, nil
 }
 
 // shares are the sizes of a stream.

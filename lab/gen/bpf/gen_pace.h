@@ -75,6 +75,8 @@ static __always_inline __u64 due(struct run *r)
 	now = bpf_ktime_get_ns();
 	if (!r->start_ns)
 		r->start_ns = now;
+	if (now < r->start_ns) /* several generators begin together */
+		return 0;
 	at = (now - r->start_ns) << FRACTION;
 	if (at < r->due)
 		return 0;
@@ -99,6 +101,8 @@ static __always_inline __u64 time_left(struct run *r)
 	r->last_ns = bpf_ktime_get_ns();
 	if (!r->start_ns)
 		r->start_ns = r->last_ns;
+	if (r->last_ns < r->start_ns)
+		return 0;
 	if (r->duration_ns && r->last_ns - r->start_ns >= r->duration_ns) {
 		r->frames = r->offered;
 		return 0;

@@ -30,6 +30,7 @@ struct packet_template {
 
 /* The stream. */
 const volatile __u32 flows = 1, sources = 1, destinations = 1;
+const volatile __u32 first_flow; /* of a part of the stream: where its numbers begin */
 const volatile __u32 from_host, to_host; /* the last 32 bits of the first addresses */
 const volatile __u32 family = 4;
 const volatile __u32 ports_len = 1;
@@ -117,7 +118,7 @@ static __always_inline void write_frame(void *data, const struct packet_template
 		if (i < header_len) /* at most 6 bytes into the mark, which follows */
 			*(__u64 *)(data + i) = *(const __u64 *)(t->header + i);
 	}
-	place = (__u64)r->flow << SEQ_BITS | (r->seq & SEQ_MASK);
+	place = (__u64)(first_flow + r->flow) << SEQ_BITS | (r->seq & SEQ_MASK);
 	m->head = mark_head(stream, r->id);
 	m->place = place;
 	m->sent_ns = sent;
