@@ -19,6 +19,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment/offload"
 	offloadplaces "github.com/selvage/selvage/lab/experiment/offload/places"
 	"github.com/selvage/selvage/lab/experiment/rfc2544"
+	rfc2544ports "github.com/selvage/selvage/lab/experiment/rfc2544/ports"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -31,6 +32,7 @@ func All() []experiment.Experiment {
 		mtu.Experiment(),
 		mtuplaces.Experiment(),
 		rfc2544.Experiment(),
+		rfc2544ports.Experiment(),
 		latency.Experiment(),
 		latencyplaces.Experiment(),
 		offload.Experiment(),

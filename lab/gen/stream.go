@@ -92,6 +92,22 @@ func (s Stream) part(i, n int) (Stream, error) {
 	return part, nil
 }
 
+// Hosts are the first n hosts of a network that frames are from or for, fewer where it has fewer.
+func Hosts(network netip.Prefix, n int) []netip.Addr {
+	addr := network.Masked().Addr()
+	for range firstHost {
+		addr = addr.Next()
+	}
+	var hosts []netip.Addr
+	for range n {
+		if !network.Contains(addr) {
+			break
+		}
+		hosts, addr = append(hosts, addr), addr.Next()
+	}
+	return hosts
+}
+
 // shares are the sizes of a stream.
 func (s Stream) shares() []Share {
 	if len(s.IMIX) > 0 {

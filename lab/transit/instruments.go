@@ -22,7 +22,7 @@ type Instruments struct {
 	Testbed   *Testbed // that they are around, nil around another site
 	site      Site
 	stream    gen.Stream
-	Sender    Sender
+	Sender    *gen.Cores
 	Sink      *gen.Sink
 	ends      Ends
 	reflector *gen.Reflector
@@ -30,13 +30,6 @@ type Instruments struct {
 	rest      time.Duration
 	stop      []func() error
 	Dropped   losses.Counts // by name, in all trials
-}
-
-// Sender is what sends: a gen.Sender, or several that are one.
-type Sender interface {
-	Next() uint16
-	Run(ctx context.Context, load gen.Load) (gen.Sent, error)
-	Close() error
 }
 
 // InstrumentOptions are a sample's traffic and how its trials end.
@@ -85,10 +78,7 @@ func (r *Instruments) open(o InstrumentOptions) (err error) {
 			return err
 		}
 	}
-	sender, err := gen.NewSender(r.ends.Namespace, r.ends.Ports, s, r.ends.Cores[0])
-	if err == nil {
-		r.Sender = sender
-	}
+	r.Sender, err = gen.NewCores(r.ends.Namespace, r.ends.Ports, s, r.ends.Cores)
 	return err
 }
 

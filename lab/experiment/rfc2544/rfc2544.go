@@ -14,6 +14,7 @@ import (
 
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/experiment/rfc2544/ports"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/transit"
 )
@@ -65,6 +66,8 @@ type Command struct {
 	SelvageTransit string `group:"Device" placeholder:"MODE" enum:"auto,native,generic,tc" default:"native" help:"Transit mode of targets selvage, selvage-geneve and selvage-nvgre: auto, native, generic or tc; ${default}. The links are veths, on which auto is tc."`
 	SelvageBinary  string `group:"Device" placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; selvage of this build by default."`
 
+	Ports ports.Command `embed:""`
+
 	programs experiment.Builds
 }
 
@@ -77,19 +80,41 @@ func isSplit(c *Command) bool { return c.Cores == "split" }
 
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Command) Validate() (err error) {
+	if c.Ports.Given {
+		return c.validatePorts()
+	}
 	if c.Targets, c.programs, err = experiment.ReadBuilds(c.Targets, transitTargets()); err != nil {
 		return err
 	}
 	c.fill()
-	for i, size := range c.Sizes {
-		if size == transit.MTUPacket {
-			c.Sizes[i] = transit.MTUFrame
-		}
-	}
 	if err := experiment.CheckNames(c.Targets, c.programs.And(transitTargets())); err != nil {
 		return err
 	}
-	return errors.Join(c.checkTraffic(), c.checkSearch(), c.checkTrials())
+	return errors.Join(c.checkTraffic(transit.MTUFrame), c.checkDirections(), c.checkSweep(), c.checkSearch(), c.checkTrials())
+}
+
+// validatePorts is Validate for a device between ports that exist.
+func (c *Command) validatePorts() error {
+	if family := c.Ports.Family(); family != 0 {
+		c.Family = family
+	}
+	c.fill()
+	return errors.Join(c.checkTraffic(gen.MaxFrame), c.checkSearch(), c.checkTrials(), c.Ports.Check(c.trials()))
+}
+
+// trials are the flags that a device between ports has too.
+func (c *Command) trials() ports.Trials {
+	t := ports.Trials{
+		Sizes: c.Sizes, Flows: c.Flows, Family: c.Family, Binary: c.Search == "binary", Quick: c.Quick,
+		Tolerance: c.Tolerance, MinRate: c.MinRate, MaxRate: c.MaxRate, LineRate: c.LineRate,
+		Retries: c.Retries, Rounds: c.Rounds, LatencyTrials: c.LatencyTrials,
+		Duration: c.Duration, InitialDuration: c.InitialDuration, Drain: c.Drain, Settle: c.Settle, LatencyDuration: c.latencyDuration(),
+		LossCurve: c.LossCurve, BackToBack: c.BackToBack,
+	}
+	if c.Imix {
+		t.IMIX = imix()
+	}
+	return t
 }
 
 // fill gives what was not asked for its default: the study's, or what fits into minutes.
@@ -123,9 +148,14 @@ func (c *Command) fill() {
 		}
 	}
 	c.InitialDuration = min(c.InitialDuration, c.Duration)
+	for i, size := range c.Sizes {
+		if size == transit.MTUPacket {
+			c.Sizes[i] = transit.MTUFrame
+		}
+	}
 }
 
-func (c *Command) checkTraffic() error {
+func (c *Command) checkTraffic(largest int) error {
 	if c.Flows < 1 {
 		return fmt.Errorf("--flows: %d is not 1 or more", c.Flows)
 	}
@@ -133,8 +163,8 @@ func (c *Command) checkTraffic() error {
 		if slices.Contains(c.Sizes[:i], size) {
 			return fmt.Errorf("--sizes: %d is named twice (1500 is the packet in a frame of 1518)", size)
 		}
-		if size > transit.MTUFrame {
-			return fmt.Errorf("--sizes: %d is more than %d bytes, the largest frame of Ethernet", size, transit.MTUFrame)
+		if size > largest {
+			return fmt.Errorf("--sizes: %d is more than %d bytes, the largest frame %s", size, largest, largestWords(largest))
 		}
 		if err := (gen.Stream{Frame: size, Flows: c.Flows, Family: c.Family}).Check(); err != nil {
 			return fmt.Errorf("--sizes, --flows, --family: %w", err)
@@ -145,7 +175,15 @@ func (c *Command) checkTraffic() error {
 			return fmt.Errorf("--imix: %w", err)
 		}
 	}
-	return errors.Join(c.checkDirections(), c.checkSweep())
+	return nil
+}
+
+// largestWords says what the largest frame is.
+func largestWords(largest int) string {
+	if largest == transit.MTUFrame {
+		return "of Ethernet"
+	}
+	return "that the generator's buffers, of one page each, hold"
 }
 
 func (c *Command) checkDirections() error {

@@ -14,6 +14,9 @@ import (
 // Run measures, writes result and report and prints the summary. When ctx ends it
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
+	if c.Ports.Given {
+		return c.Ports.Run(ctx, console, c.trials(), c.Destination)
+	}
 	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
 

@@ -1,0 +1,214 @@
+// Package ports is lab rfc2544 through a device between interfaces that exist: what it forwards
+// without loss and with little, its latency, and what set the limit.
+//
+// Its invariant: nothing of this host is changed but by file descriptors of this process, so a killed run
+// leaves nothing behind. Do not use it for a device that the lab builds; that is package rfc2544.
+package ports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/result"
+)
+
+// Name is in the results. The command is that of lab rfc2544.
+const Name = "rfc2544-ports"
+
+// Experiment is this one.
+func Experiment() experiment.Experiment {
+	return experiment.Experiment{Name: Name, Summarise: summarise, Metrics: figures, Verdict: verdict, Page: page, Table: table}
+}
+
+// Group is that of the flags for ports.
+const Group = "Ports"
+
+// Command are the flags of lab rfc2544 for a device between ports.
+type Command struct {
+	Tx        []Interface    `group:"Ports" placeholder:"IF" help:"Measure a device between interfaces that exist instead: where frames leave, IF or ns:NAME:IF. Flows take turns over several."`
+	Rx        []Interface    `group:"Ports" placeholder:"IF" help:"Where they arrive behind the device."`
+	DUT       string         `name:"dut" group:"Ports" placeholder:"TEXT" help:"What the device is, for the report."`
+	Reverse   bool           `group:"Ports" help:"Measure the other direction too, one after the other."`
+	L2        bool           `name:"l2" group:"Ports" help:"The device is a switch, a bridge or a wire: frames go from the MAC address of one port to that of the other. By default it routes."`
+	TxAddress []netip.Prefix `group:"Ports" placeholder:"CIDR" help:"Address of the generator at each port of --tx, which nobody has. It is answered for while the run lasts."`
+	RxAddress []netip.Prefix `group:"Ports" placeholder:"CIDR" help:"The same at --rx."`
+	Gateway   []netip.Addr   `group:"Ports" placeholder:"ADDR" help:"The device's addresses on these networks, one for each port."`
+	TxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"Network of the hosts at the side of --tx. By default that of --tx-address; another one has to be routed to that address by the device."`
+	RxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"The same for --rx."`
+	VLAN      uint16         `name:"vlan" group:"Ports" placeholder:"ID" help:"Tag of all frames, 4 bytes more than their size."`
+	XDP       gen.Mode       `name:"xdp" group:"Ports" enum:"native,generic" default:"native" help:"How the sink takes frames in: ${enum}. Generic works with any driver, at a far lower rate."`
+	Cores     []int          `name:"generator-cores" group:"Ports" placeholder:"CORE" help:"Cores of the generator, which share the flows; the last one by default."`
+	Exceed    float64        `name:"exceed-ratio" group:"Ports" placeholder:"SHARE" default:"0" help:"Share of trial time that may lose more at a rate that still counts (RFC 9971, which recommends 0.5 with a duration sum of several trials); ${default}."`
+	Sum       time.Duration  `name:"duration-sum" group:"Ports" placeholder:"TIME" help:"Time of final trials that a rate needs (RFC 9971); one trial by default."`
+
+	Given    bool `kong:"-"` // any flag of ports
+	LineRate bool `kong:"-"` // --line-rate was given, and goes before what drivers say
+}
+
+// Trials are the flags of lab rfc2544 that have a meaning here.
+type Trials struct {
+	Sizes                                    []int
+	IMIX                                     []gen.Share // nil for none
+	Flows, Family                            int
+	Binary, Quick                            bool
+	Tolerance, MinRate, MaxRate, LineRate    float64 // %, %, %, Gbit/s
+	Retries, Rounds, LatencyTrials           int
+	Duration, InitialDuration, Drain, Settle time.Duration
+	LatencyDuration                          time.Duration
+	LossCurve, BackToBack                    bool
+}
+
+// Interface is one that exists, by its name in a network namespace.
+type Interface struct{ Namespace, Name string }
+
+// UnmarshalText reads IF or ns:NAME:IF.
+func (i *Interface) UnmarshalText(text []byte) error {
+	i.Namespace, i.Name = "", string(text)
+	if rest, ok := strings.CutPrefix(i.Name, "ns:"); ok {
+		if i.Namespace, i.Name, ok = strings.Cut(rest, ":"); !ok || i.Namespace == "" {
+			return fmt.Errorf("%q is not ns:NAME:IF", text)
+		}
+	}
+	if i.Name == "" || strings.ContainsAny(i.Namespace+i.Name, "/ \x00") || i.Namespace == "." || i.Namespace == ".." {
+		return fmt.Errorf("%q is no interface: write IF, or ns:NAME:IF for one of a network namespace", text)
+	}
+	return nil
+}
+
+// String is what UnmarshalText reads.
+func (i Interface) String() string {
+	if i.Namespace == "" {
+		return i.Name
+	}
+	return "ns:" + i.Namespace + ":" + i.Name
+}
+
+// own are the flags of testbeds that the lab builds.
+func own() []string {
+	return []string{"targets", "directions", "flow-sweep", "scenario", "underlay", "cores", "selvage-transit", "selvage-binary", "recovery", "reset"}
+}
+
+// BeforeApply notes whether a device between ports is to be measured, and refuses flags of testbeds beside.
+func (c *Command) BeforeApply(k *kong.Context) error {
+	var ports, others []string
+	for _, given := range k.Path {
+		flag := given.Flag
+		switch {
+		case flag == nil:
+		case flag.Group != nil && flag.Group.Key == Group:
+			ports = append(ports, "--"+flag.Name)
+		case slices.Contains(own(), flag.Name):
+			others = append(others, "--"+flag.Name)
+		}
+		c.LineRate = c.LineRate || flag != nil && flag.Name == "line-rate"
+	}
+	if len(ports) > 0 && len(others) > 0 {
+		return fmt.Errorf("%s is for testbeds that the lab builds, and %s for a device between ports: use one kind", strings.Join(others, ", "), strings.Join(ports, ", "))
+	}
+	c.Given = len(ports) > 0
+	return nil
+}
+
+// Family is the IP version of the addresses, 0 where there are none.
+func (c *Command) Family() int {
+	switch {
+	case len(c.TxAddress) == 0:
+		return 0
+	case c.TxAddress[0].Addr().Is4():
+		return 4
+	}
+	return 6
+}
+
+// Check says what is missing or wrong.
+func (c *Command) Check(t Trials) error {
+	errs := []error{c.checkPorts()}
+	if c.L2 {
+		if len(c.TxAddress)+len(c.RxAddress)+len(c.Gateway) > 0 {
+			errs = append(errs, errors.New("--l2: a device that does not route needs no --tx-address, --rx-address and --gateway"))
+		}
+		if len(c.Tx) != len(c.Rx) {
+			errs = append(errs, fmt.Errorf("--l2: %d ports of --tx and %d of --rx do not make pairs", len(c.Tx), len(c.Rx)))
+		}
+	} else {
+		errs = append(errs, c.checkAddresses("--tx-address", c.Tx, c.TxAddress), c.checkAddresses("--rx-address", c.Rx, c.RxAddress))
+	}
+	for i, core := range c.Cores {
+		if core < 0 || core >= runtime.NumCPU() || slices.Contains(c.Cores[:i], core) {
+			errs = append(errs, fmt.Errorf("--generator-cores: %d is not within 0 … %d, or is named twice", core, runtime.NumCPU()-1))
+		}
+	}
+	switch {
+	case c.VLAN > 4094:
+		errs = append(errs, fmt.Errorf("--vlan: %d is not within 1 … 4094", c.VLAN))
+	case !(c.Exceed >= 0 && c.Exceed < 1):
+		errs = append(errs, fmt.Errorf("--exceed-ratio: %g is not within 0 … 1", c.Exceed))
+	case c.Sum != 0 && c.Sum < t.Duration:
+		errs = append(errs, fmt.Errorf("--duration-sum: %s is less than one trial (--duration %s)", c.Sum, t.Duration))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Command) checkPorts() error {
+	if len(c.Tx) == 0 || len(c.Rx) == 0 {
+		return errors.New("--tx and --rx: name the interfaces at both sides of the device")
+	}
+	all := slices.Concat(c.Tx, c.Rx)
+	for i, port := range all {
+		if slices.Contains(all[:i], port) {
+			return fmt.Errorf("--tx, --rx: %s is named twice", port)
+		}
+	}
+	for _, side := range [][]Interface{c.Tx, c.Rx} {
+		for _, port := range side {
+			if port.Namespace != side[0].Namespace {
+				return fmt.Errorf("--tx, --rx: %s and %s are of one side, but not of one network namespace", side[0], port)
+			}
+		}
+	}
+	return nil
+}
+
+// checkAddresses sees that each port of a side has an address and a gateway of one IP version.
+func (c *Command) checkAddresses(flag string, ports []Interface, addrs []netip.Prefix) error {
+	if len(addrs) != len(ports) {
+		return fmt.Errorf("%s: %d addresses for %d ports: each needs one, as 192.0.2.2/24 (or use --l2, where the device does not route)", flag, len(addrs), len(ports))
+	}
+	for _, addr := range addrs {
+		if addr.Addr().Is4() != (c.Family() == 4) || addr.Addr().Is4In6() {
+			return fmt.Errorf("%s: %s is not of IPv%d as the first of --tx-address", flag, addr, c.Family())
+		}
+		if gateway, ok := c.gateway(addr); !ok {
+			return fmt.Errorf("--gateway: none is in the network of %s %s", flag, addr)
+		} else if gateway == addr.Addr() {
+			return fmt.Errorf("%s: %s is the device's address by --gateway", flag, addr)
+		}
+	}
+	return nil
+}
+
+// gateway is the device's address on a network.
+func (c *Command) gateway(network netip.Prefix) (netip.Addr, bool) {
+	at := slices.IndexFunc(c.Gateway, network.Contains)
+	if at < 0 {
+		return netip.Addr{}, false
+	}
+	return c.Gateway[at], true
+}
+
+// Run measures, writes result and report and prints the summary.
+func (c *Command) Run(ctx context.Context, console *experiment.Console, t Trials, to experiment.Destination) error {
+	return experiment.Run(ctx, console, Experiment(), to, func(ctx context.Context, console *experiment.Console, began time.Time) (result.Result, error) {
+		return c.measure(ctx, console, began, t)
+	})
+}

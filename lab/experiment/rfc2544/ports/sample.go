@@ -1,0 +1,366 @@
+package ports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/measure"
+	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/search"
+	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/transit"
+)
+
+const (
+	// generatorMargin is the share of the generator's ceiling that is offered at most.
+	generatorMargin = 0.9
+	// unsentShare is the share of frames that may be late, or refused by the generator's own interface.
+	unsentShare = 0.005
+	// leastFrames is those of the shortest trial.
+	leastFrames = 100
+	// framing is the preamble and the gap of a frame on the wire, in bytes (IEEE 802.3).
+	framing = 20
+)
+
+// Limiters are what set a rate: the values of the metric limiter.
+const (
+	limitDevice    = iota
+	limitGenerator // its threads did not have their cores
+	limitCore      // the cores of the generator were full
+	limitPort      // the generator's interface refused frames
+	limitLine
+)
+
+// limiterWords are for people.
+func limiterWords(limiter float64) string {
+	words := []string{"device", "generator", "core", "port", "line"}
+	if i := int(limiter); i >= 0 && i < len(words) {
+		return words[i]
+	}
+	return "–"
+}
+
+// sample is one while it is taken.
+type sample struct {
+	Trials
+	command     *Command
+	site        *site
+	step        step
+	out         result.Sample
+	instruments *transit.Instruments
+	ceiling     float64 // frames/s of the generator at these ports
+	limiter     int     // what sets that
+	max         float64
+	found       search.Result
+}
+
+// take takes the sample of s. A failure is in the sample, not beside it.
+func (c *Command) take(ctx context.Context, at *site, s step, t Trials) result.Sample {
+	began := time.Now()
+	m := &sample{Trials: t, command: c, site: at, step: s, out: result.Sample{Metrics: map[string]float64{}, Series: map[string][]float64{}}}
+	if err := m.attempt(ctx); err != nil {
+		m.out.Error = err.Error()
+	}
+	m.out.Duration = time.Since(began).Seconds()
+	return m.out
+}
+
+func (m *sample) set(name string, value float64) {
+	if !math.IsNaN(value) && !math.IsInf(value, 0) {
+		m.out.Metrics[name] = value
+	}
+}
+
+func (m *sample) attempt(ctx context.Context) (err error) {
+	busy, err := experiment.Settle(ctx, min(experiment.SettleTime, max(m.Settle, 50*time.Millisecond)))
+	if err != nil {
+		return err
+	}
+	m.set(experiment.IdleBusy, busy)
+	if m.command.L2 {
+		if err := m.site.announce(); err != nil {
+			return err
+		}
+	}
+	m.instruments, err = transit.Around(m.site, transit.InstrumentOptions{Direction: m.step.direction, Stream: m.step.stream, Drain: m.Drain, Rest: m.Settle})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.instruments.Close()) }()
+	for _, stage := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"warm-up", m.warm}, {"self-test of the generator", m.selfTest}, {"search", m.search},
+		{"loss curve", m.lossCurve}, {"back to back", m.backToBack}, {"latency", m.latency},
+	} {
+		if err := stage.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", stage.what, err)
+		}
+	}
+	return nil
+}
+
+// warm sends each flow's first frames, which devices take a decision or ask for a neighbour for.
+func (m *sample) warm(ctx context.Context) error {
+	err := m.instruments.Warm(ctx)
+	if err == nil {
+		return nil
+	}
+	hint := "does the device route between these networks, and back to the generator's addresses?"
+	if m.command.L2 {
+		hint = "does the device bridge these ports?"
+	}
+	for _, l := range m.site.sides[0].links {
+		if l.port.Kind == "veth" {
+			hint += " The other end of a veth takes frames from XDP only with an XDP program, or with GRO (ethtool -K IF gro on)."
+			break
+		}
+	}
+	return fmt.Errorf("%w: %s", err, hint)
+}
+
+// selfTest sends as fast as it goes: what the generator gets out of these ports, whatever becomes of it.
+func (m *sample) selfTest(ctx context.Context) error {
+	before, err := measure.ReadCPU()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	p, err := m.instruments.Unchecked(ctx, gen.Load{Duration: max(m.InitialDuration, min(m.Duration, time.Second)), Batch: transit.PeakBatch, Untimed: true}, m.Drain)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := measure.ReadCPU()
+	if err != nil {
+		return err
+	}
+	if p.Sent.Frames == 0 {
+		return fmt.Errorf("no frame of %d left: the driver takes none from XDP", p.Sent.Offered)
+	}
+	spent := after.Since(before)
+	m.out.CPU = spent.Cores
+	m.set(cpuShare, min(spent.Busy/took.Seconds()/float64(len(spent.Cores)), 1))
+	m.ceiling = p.Sent.Rate()
+	m.set(transit.GeneratorCeiling, m.ceiling/1e6)
+	m.set("peak", float64(p.Got.Frames)/p.Sent.Duration.Seconds()/1e6)
+	m.limiter = ceilingLimiter(p.Sent, len(m.site.cores))
+	return experiment.Sleep(ctx, m.Settle)
+}
+
+// ceilingLimiter is what kept the generator from sending more.
+func ceilingLimiter(sent gen.Sent, cores int) int {
+	const full = 0.95
+	switch {
+	case float64(sent.Overrun) > unsentShare*float64(sent.Offered):
+		return limitPort
+	case sent.Busy.Seconds() >= full*sent.Duration.Seconds()*float64(cores):
+		return limitCore
+	}
+	return limitGenerator
+}
+
+// goals are those of RFC 9971.
+func (t Trials) goals(c *Command) []search.Goal {
+	goals := search.Strict(t.InitialDuration, t.Duration, t.Tolerance/100)
+	for i := range goals {
+		goals[i].ExceedRatio = c.Exceed
+		if c.Sum > 0 {
+			goals[i].Sum = c.Sum
+		}
+	}
+	return goals
+}
+
+// search looks for the rates without loss and with little.
+func (m *sample) search(ctx context.Context) (err error) {
+	m.max = generatorMargin * m.ceiling
+	generator := true
+	if m.LineRate > 0 {
+		if line := m.LineRate * 1e9 / 8 / (m.step.size + framing); line < m.max {
+			m.max, m.limiter, generator = line, limitLine, false
+		}
+	}
+	reference := m.max
+	m.max *= m.MaxRate / 100
+	o := search.Options{
+		Goals: m.goals(m.command), Max: m.max, Min: min(max(m.MinRate/100*reference, leastFrames/m.InitialDuration.Seconds()), m.max/2),
+		Retries: m.Retries, Unsent: unsentShare, MaxIsGenerator: generator, Resolution: m.max / 1e4,
+	}
+	if m.Quick {
+		o.Probes = []float64{}
+	}
+	if m.Binary {
+		m.found, err = search.Binary(ctx, m.instruments.Trial, o, m.Retries)
+	} else {
+		m.found, err = search.MLR(ctx, m.instruments.Trial, o)
+	}
+	if err != nil {
+		return err
+	}
+	m.rates()
+	return nil
+}
+
+// rates writes down what the search found.
+func (m *sample) rates() {
+	ndr, _ := m.found.Find(search.NDR)
+	pdr, _ := m.found.Find(search.PDR)
+	gbps := func(pps float64) float64 { return pps * (m.step.size + framing) * 8 / 1e9 }
+	m.set(transit.NDR, ndr.Throughput/1e6)
+	m.set(transit.PDR, pdr.Throughput/1e6)
+	m.set(offeredRate, pdr.Lower/1e6)
+	m.set(rateIn, gbps(pdr.Lower))
+	m.set(rateOut, gbps(pdr.Throughput))
+	m.set(rateTotal, gbps(pdr.Lower)+gbps(pdr.Throughput))
+	if m.LineRate > 0 {
+		m.set(lineShare, gbps(pdr.Throughput)/m.LineRate)
+	}
+	limiter := limitDevice
+	if ndr.Limited() {
+		limiter = m.limiter
+	}
+	m.set(limiterMetric, float64(limiter))
+	m.set("trials", float64(len(m.found.Trials)))
+}
+
+// lossCurve is the frame loss rate from the highest rate downwards.
+func (m *sample) lossCurve(ctx context.Context) error {
+	if !m.LossCurve {
+		return nil
+	}
+	points, _, err := search.Losses(ctx, m.instruments.Trial, search.Curve{Max: m.found.Max, Length: m.Duration, Retries: m.Retries, Unsent: unsentShare})
+	for _, p := range points {
+		m.out.Series[transit.LossLoad] = append(m.out.Series[transit.LossLoad], p.Share)
+		m.out.Series[transit.LossShare] = append(m.out.Series[transit.LossShare], p.Ratio)
+	}
+	return err
+}
+
+// burstRepeats is how often the longest burst is looked for, by RFC 9004 section 6.4 at least 50 times, and
+// quickRepeats what --quick has time for.
+const burstRepeats, quickRepeats = 50, 5
+
+// backToBack looks for the longest burst without loss.
+func (m *sample) backToBack(ctx context.Context) error {
+	ndr, _ := m.found.Find(search.NDR)
+	if !m.BackToBack || ndr.Limited() {
+		return nil
+	}
+	repeat, seconds := burstRepeats, 2.0 // RFC 2544 section 26.4
+	if m.Quick {
+		repeat, seconds = quickRepeats, m.Duration.Seconds()
+	}
+	burst := func(ctx context.Context, frames uint64) (search.Outcome, error) {
+		p, err := m.instruments.Send(ctx, gen.Load{Frames: frames, Batch: transit.PeakBatch, Untimed: true})
+		return search.Outcome{Sent: p.Sent.Frames, Lost: p.Lost, Unsent: p.Sent.Unsent + p.Sent.Overrun, Void: p.Void}, err
+	}
+	buffered, err := search.BackToBack(ctx, burst, search.Bursts{
+		Least: 2, Most: uint64(max(seconds*m.ceiling, 2)), Repeat: repeat, Retries: m.Retries, Unsent: unsentShare, MaxRate: m.ceiling, Throughput: ndr.Throughput,
+	})
+	if errors.Is(err, search.ErrNoBuffer) {
+		return nil
+	}
+	if err == nil {
+		m.set(backToBack, buffered.Average)
+	}
+	return err
+}
+
+// latency measures at the no-drop rate and at shares of it.
+func (m *sample) latency(ctx context.Context) error {
+	ndr, _ := m.found.Find(search.NDR)
+	if m.LatencyTrials == 0 || ndr.Throughput == 0 {
+		return nil
+	}
+	if err := m.instruments.Look(gen.SinkOptions{Latency: true}); err != nil {
+		return err
+	}
+	plan, _, err := search.LatencyPlan(ndr.Lower, m.LatencyDuration, m.LatencyTrials)
+	if err != nil {
+		return err
+	}
+	for _, point := range plan {
+		values := map[string][]float64{}
+		for range point.Repeat {
+			if err := m.timed(ctx, point, values); err != nil {
+				return err
+			}
+		}
+		for name, list := range values {
+			m.set(name, search.Mean(list))
+		}
+	}
+	return nil
+}
+
+// timed is one latency trial. All figures are of the no-drop rate alone.
+func (m *sample) timed(ctx context.Context, point search.Point, values map[string][]float64) error {
+	l, err := m.timing(ctx, point)
+	if err != nil {
+		return err
+	}
+	add := func(name string, d time.Duration) {
+		values[name] = append(values[name], float64(d)/float64(time.Microsecond))
+	}
+	if point.Share < 1 {
+		suffix := fmt.Sprintf("_%.0f", 100*point.Share)
+		add(transit.LatencyP50+suffix, l.Quantile(0.5))
+		add(transit.LatencyP99+suffix, l.Quantile(0.99))
+		return nil
+	}
+	add(latencyMin, l.Min)
+	add(latencyMean, l.Mean)
+	add(jitter, l.Jitter)
+	add(transit.LatencyP50, l.Quantile(0.5))
+	add(transit.LatencyP99, l.Quantile(0.99))
+	m.out.Latency = m.out.Latency[:0]
+	for _, q := range []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1} {
+		m.out.Latency = append(m.out.Latency, result.Quantile{Q: q, US: float64(l.Quantile(q)) / float64(time.Microsecond)})
+	}
+	return nil
+}
+
+// timing is the latencies of a trial that is not void.
+func (m *sample) timing(ctx context.Context, point search.Point) (gen.Latency, error) {
+	void := ""
+	for range m.Retries + 1 {
+		if err := experiment.Sleep(ctx, m.Settle); err != nil {
+			return gen.Latency{}, err
+		}
+		p, err := m.instruments.Send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length})
+		if err != nil {
+			return gen.Latency{}, err
+		}
+		if void = p.Void; void == "" && p.Got.Latency.Count > 0 {
+			return p.Got.Latency, nil
+		}
+	}
+	return gen.Latency{}, fmt.Errorf("at %.0f frames/s no frame was timed %s", point.PPS, void)
+}
+
+// outcome is the sample in a few words.
+func outcome(s result.Sample) string {
+	if s.Error != "" {
+		return experiment.Failure(s)
+	}
+	words := fmt.Sprintf("NDR %s, PDR %s Mpps, limited by the %s", stats.Figure(s.Metrics[transit.NDR]), stats.Figure(s.Metrics[transit.PDR]), limiterWords(s.Metrics[limiterMetric]))
+	if p99, ok := s.Metrics[transit.LatencyP99]; ok {
+		words += fmt.Sprintf(", latency p50 %s, p99 %s µs", stats.Figure(s.Metrics[transit.LatencyP50]), stats.Figure(p99))
+	}
+	return words
+}
+
+// cases are those of the samples, direction by direction.
+func cases(r result.Result) []string {
+	all := stats.Cases(r)
+	slices.SortStableFunc(all, func(a, b string) int { return directionOf(a) - directionOf(b) })
+	return all
+}
