@@ -158,13 +158,17 @@ func (e evidence) limited() []result.Finding {
 			by[row.Median] = append(by[row.Median], words(caseName))
 		}
 	}
+	here := ""
+	if strings.Contains(e.Parameters.Text("tx"), "(veth)") {
+		here = " Between veths the device and the sink may work on the generator's cores too."
+	}
 	var out []result.Finding
 	for _, limit := range []struct {
 		limiter float64
 		advice  string
 	}{
-		{limitGenerator, "the generator did not have its cores to itself. Quiet this host, or name other --generator-cores."},
-		{limitCore, "the generator's cores are full. Give it more with --generator-cores, away from those that take interrupts, and leave some to the sink."},
+		{limitGenerator, "the generator did not keep the pace that it has without one: others had its cores. Quiet this host, or name other --generator-cores." + here},
+		{limitCore, "the generator's cores are full. Give it more with --generator-cores, away from those that take interrupts, and leave some to the sink." + here},
 		{limitPort, "the generator's own interface refused frames. A larger transmit ring (ethtool -G), more queues, or a card with a faster slot helps."},
 		{limitLine, "the line is full, so the device forwards at line rate."},
 	} {

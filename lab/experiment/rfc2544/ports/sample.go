@@ -224,7 +224,10 @@ func (m *sample) rates() {
 		m.set(lineShare, gbps(pdr.Throughput)/m.LineRate)
 	}
 	limiter := limitDevice
-	if ndr.Limited() {
+	switch {
+	case ndr.Limited() && m.found.Behind:
+		limiter = limitGenerator
+	case ndr.Limited():
 		limiter = m.limiter
 	}
 	m.set(limiterMetric, float64(limiter))

@@ -1,0 +1,324 @@
+package ports
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/experiment"
+	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/plant"
+	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/lab/transit"
+	"github.com/selvage/selvage/test/tier"
+)
+
+func TestMain(m *testing.M) {
+	tier.SideBySide(2)
+	os.Exit(m.Run())
+}
+
+/*
+world is a kernel between two ports that have no addresses:
+
+	tester tx ----- in device out ----- rx tester
+
+It routes between 192.0.2.0/24 and 198.51.100.0/24, 2001:db8:1::/64 and 2001:db8:2::/64, or bridges.
+*/
+type world struct{ tester, device *topo.Host }
+
+func newWorld(t *testing.T, bridge bool) *world {
+	t.Helper()
+	tier.Root(t)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	lab, err := topo.New(ctx, "ports-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.tester, err = lab.Host("tester")
+	must(err)
+	w.device, err = lab.Host("device")
+	must(err)
+	for i, names := range [][2]string{{"tx", "in"}, {"rx", "out"}} {
+		end := topo.LinkEnd{Host: w.device, Name: names[1]}
+		if !bridge {
+			end.Addrs = []netip.Prefix{netip.MustParsePrefix([]string{"192.0.2.1/24", "198.51.100.1/24"}[i]), netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::1/64", i+1))}
+		}
+		must(lab.Link(ctx, topo.LinkEnd{Host: w.tester, Name: names[0]}, end, 1500))
+		must(w.tester.DisableIPv6(names[0]))
+		_, err := w.device.SetFeatures(names[1], map[string]bool{"rx-gro": true}) // so that it takes frames of XDP
+		must(err)
+	}
+	if bridge {
+		must(w.device.Bridge(ctx, "br0", 1500, "in", "out"))
+		return w
+	}
+	must(w.device.SysctlSet("net/ipv4/ip_forward", "1"))
+	must(w.device.SysctlSet("net/ipv6/conf/all/forwarding", "1"))
+	return w
+}
+
+// command is one for this world.
+func (w *world) command(l2 bool, family int) *Command {
+	at := func(name string) []Interface { return []Interface{{w.tester.Namespace, name}} }
+	c := &Command{Tx: at("tx"), Rx: at("rx"), L2: l2, XDP: gen.Native, DUT: "a kernel"}
+	switch {
+	case l2:
+	case family == 6:
+		c.TxAddress, c.RxAddress = prefixes("2001:db8:1::200/64"), prefixes("2001:db8:2::200/64")
+		c.Gateway = []netip.Addr{netip.MustParseAddr("2001:db8:1::1"), netip.MustParseAddr("2001:db8:2::1")}
+	default:
+		c.TxAddress, c.RxAddress = prefixes("192.0.2.200/24"), prefixes("198.51.100.200/24")
+		c.Gateway = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")}
+	}
+	return c
+}
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// short are the shortest trials.
+func short(family int) Trials {
+	return Trials{
+		Sizes: []int{100}, Flows: 40, Family: family, Quick: true, Tolerance: 0.01, MinRate: 1, MaxRate: 100, Retries: 3, Rounds: 1, LatencyTrials: 1,
+		Duration: 60 * time.Millisecond, InitialDuration: 30 * time.Millisecond, LatencyDuration: 30 * time.Millisecond, Drain: 200 * time.Millisecond, Settle: time.Millisecond,
+	}
+}
+
+func (w *world) open(t *testing.T, c *Command, trials Trials) *site {
+	t.Helper()
+	if err := c.Check(trials); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.openSite(t.Context(), trials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// around are instruments around a site that are warm.
+func around(t *testing.T, s *site, trials Trials) *transit.Instruments {
+	t.Helper()
+	r, err := transit.Around(s, transit.InstrumentOptions{Direction: forward, Stream: gen.Stream{Frame: 100, Flows: trials.Flows, Family: trials.Family}, Drain: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A run through a router and through a bridge has all figures both ways, and leaves the ports as they were.
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		l2     bool
+		family int
+		change func(*Command)
+	}{
+		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true }}, {"router IPv6", false, 6, func(*Command) {}},
+		{"bridge", true, 4, func(c *Command) { c.VLAN = 7 }}, {"bridge generic", true, 6, func(c *Command) { c.XDP = gen.Generic }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.l2)
+			command := w.command(c.l2, c.family)
+			c.change(command)
+			trials := short(c.family)
+			if err := command.Check(trials); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			r, err := command.measure(t.Context(), &experiment.Console{Out: &log, Err: &log, Version: "test"}, time.Now(), trials)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, &log)
+			}
+			want := 1
+			if command.Reverse {
+				want = 2
+			}
+			if len(r.Samples) != want {
+				t.Fatalf("%d samples, want %d", len(r.Samples), want)
+			}
+			for _, s := range r.Samples {
+				m := s.Metrics
+				if s.Error != "" || m[transit.NDR] <= 0 || m[transit.PDR] < m[transit.NDR] || m[transit.GeneratorCeiling] < m[offeredRate] || m[rateTotal] <= m[rateIn] || m[transit.LatencyP99] <= 0 || m[transit.LatencyP50+"_10"] <= 0 {
+					t.Errorf("%s: %q %v", s.Case, s.Error, m)
+				}
+				if m[offeredRate] > generatorMargin*m[transit.GeneratorCeiling]*1.0001 {
+					t.Errorf("%s: offered %v Mpps of a ceiling of %v", s.Case, m[offeredRate], m[transit.GeneratorCeiling])
+				}
+			}
+			if answered := r.Parameters.Int("neighbours_answered"); (answered > 0) == c.l2 {
+				t.Errorf("%d requests for neighbours were answered", answered)
+			}
+			r.Summary = summarise(r)
+			if v := verdict(r); v.Refused {
+				t.Error(v)
+			}
+			for _, name := range []string{"tx", "rx"} {
+				if p, err := topo.ReadPort(w.tester.Namespace, name); err != nil || p.Program != 0 || len(p.Addrs) > 0 {
+					t.Errorf("left at %s: %+v (%v)", name, p, err)
+				}
+			}
+		})
+	}
+}
+
+// Nothing is lost at nine tenths of the ceiling; on a machine that others use that may take several
+// attempts.
+func TestNothingIsLost(t *testing.T) {
+	w := newWorld(t, false)
+	command, trials := w.command(false, 4), short(4)
+	r := around(t, w.open(t, command, trials), trials)
+	peak, err := r.Unchecked(t.Context(), gen.Load{Duration: 50 * time.Millisecond, Batch: transit.PeakBatch, Untimed: true}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = await.That(t.Context(), "a trial without loss", func() error {
+		p, err := r.Send(t.Context(), gen.Load{Rate: generatorMargin * peak.Sent.Rate(), Frames: 20_000, Untimed: true, Batch: transit.PeakBatch})
+		if err == nil && (p.Lost > 0 || p.Void != "" || p.Sent.Frames == 0) {
+			err = fmt.Errorf("%d of %d lost %s", p.Lost, p.Sent.Frames, p.Void)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A device that drops every 10,000th frame is found out: to a frame in the account, and by the search.
+func TestPlantedLoss(t *testing.T) {
+	w := newWorld(t, false)
+	index, err := w.device.Index("out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var harm *plant.Plant
+	err = w.device.Do(func() (err error) {
+		harm, err = plant.At(index, plant.Harm{OneOf: 10_000})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer harm.Close()
+	command, trials := w.command(false, 4), short(4)
+	s := w.open(t, command, trials)
+	t.Run("account", func(t *testing.T) { countsPlanted(t, around(t, s, trials), harm) })
+	trials.Sizes, trials.LatencyTrials, trials.Tolerance, trials.MinRate = []int{100}, 0, 0.5, 20
+	trials.Duration = 300 * time.Millisecond
+	sample := command.take(t.Context(), s, command.plan(trials)[0], trials)
+	if m := sample.Metrics; sample.Error != "" || m[transit.NDR] != 0 || m[transit.PDR] <= 0 {
+		t.Errorf("%q %v", sample.Error, m)
+	}
+}
+
+// countsPlanted: what is lost is what was planted, to a frame.
+func countsPlanted(t *testing.T, r *transit.Instruments, harm *plant.Plant) {
+	err := await.That(t.Context(), "a trial in which nothing else is lost", func() error {
+		_, before, err := harm.Count()
+		if err != nil {
+			return err
+		}
+		p, err := r.Send(t.Context(), gen.Load{Rate: 200e3, Frames: 50_000, Untimed: true})
+		if err != nil {
+			return err
+		}
+		_, after, err := harm.Count()
+		if p.Lost != after-before || p.Void != "" || p.Lost < 4 {
+			err = errors.Join(err, fmt.Errorf("%d of %d lost, %d planted %s", p.Lost, p.Sent.Frames, after-before, p.Void))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What cannot work is refused before anything is sent, with the reason and the port.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, false)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, want string
+		do, undo   func()
+		change     func(*Command, *Trials)
+	}{
+		{"missing", "tx9", nil, nil, func(c *Command, _ *Trials) { c.Tx[0].Name = "tx9" }},
+		{"namespace", "no-such-ns", nil, nil, func(c *Command, _ *Trials) { c.Tx[0].Namespace = "no-such-ns" }},
+		{"MTU", "frames of 1600 bytes need an MTU of 1582 at ns:" + w.tester.Namespace + ":tx, which has 1500", nil, nil, func(_ *Command, t *Trials) { t.Sizes = []int{1600} }},
+		{"down", "tx is down", func() { must(w.tester.Down("tx")) }, func() { must(w.tester.Up("tx")) }, nil},
+		{"address", "has an address of this host, 203.0.113.1/24", func() { must(w.tester.AddAddr("rx", netip.MustParsePrefix("203.0.113.1/24"))) },
+			func() { must(w.tester.DelAddr("rx", netip.MustParsePrefix("203.0.113.1/24"))) }, nil},
+		{"program", "has an XDP program already", nil, nil, nil},
+		{"gateway", "192.0.2.99 does not answer", nil, nil, func(c *Command, _ *Trials) { c.Gateway[0] = netip.MustParseAddr("192.0.2.99") }},
+		{"host", "192.0.2.3 is among the hosts", nil, nil, func(c *Command, _ *Trials) { c.Gateway[0] = netip.MustParseAddr("192.0.2.3") }},
+	} {
+		command, trials := w.command(false, 4), short(4)
+		if c.change != nil {
+			c.change(command, &trials)
+		}
+		if c.do != nil {
+			c.do()
+		}
+		if c.name == "program" {
+			index, err := w.tester.Index("rx")
+			must(err)
+			sink, err := gen.NewSink(w.tester.Namespace, []int{index}, gen.SinkOptions{})
+			must(err)
+			c.undo = func() { must(sink.Close()) }
+		}
+		s, err := command.openSite(t.Context(), trials)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if c.undo != nil {
+			c.undo()
+		}
+	}
+}
