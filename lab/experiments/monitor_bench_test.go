@@ -74,7 +74,7 @@ const monitorReason = "unknown-remote"
 // monitored is an edge between a tester's interfaces, and what was measured of it.
 type monitored struct {
 	network *transit.Testbed
-	sender  *gen.Sender
+	sender  *gen.Cores
 	sink    *gen.Sink
 	run     func(context.Context, gen.Load) (gen.Sent, error)
 	inline  bool // by the generator's own time
@@ -117,7 +117,7 @@ func newMonitored(b *testing.B, one bool) *monitored {
 	must(err)
 	must(r.Warm(b.Context()))
 	must(r.Sender.Close()) // its place is taken by one of two sources
-	r.Sender, err = gen.NewSender(m.network.Net.Tester.Namespace, m.ports(b), gen.Stream{Frame: 64, From: m.network.Net.Inside, To: m.network.Net.Outside}, generator)
+	r.Sender, err = gen.NewCores(m.network.Net.Tester.Namespace, m.ports(b), gen.Stream{Frame: 64, From: m.network.Net.Inside, To: m.network.Net.Outside}, []int{generator})
 	must(err)
 	b.Cleanup(func() {
 		if err := r.Close(); err != nil {

@@ -141,3 +141,35 @@ func TestRfc2544Builds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Flags of testbeds beside ports, and ports without what they need, are refused before anything is done.
+func TestPortFlags(t *testing.T) {
+	for want, args := range map[string]string{
+		"is for testbeds that the lab builds": "--tx a --rx b --l2 --targets kernel",
+		"each needs one, as 192.0.2.2/24":     "--tx a --rx b",
+		"--tx and --rx: name the interfaces":  "--tx a --l2",
+		"a is named twice":                    "--tx a --rx a --l2",
+		"none is in the network":              "--tx a --rx b --tx-address 192.0.2.2/24 --rx-address 198.51.100.2/24 --gateway 192.0.2.1",
+		"is the device's address":             "--tx a --rx b --tx-address 192.0.2.1/24 --rx-address 198.51.100.2/24 --gateway 192.0.2.1,198.51.100.1",
+		"is not of IPv4":                      "--tx a --rx b --tx-address 192.0.2.2/24 --rx-address 2001:db8::2/64 --gateway 192.0.2.1,2001:db8::1",
+		"4000 is more than 3396 bytes":        "--tx a --rx b --l2 --sizes 4000",
+		"is no interface":                     "--tx a/b --rx b --l2",
+		"--vlan: 4095":                        "--tx a --rx b --l2 --vlan 4095",
+		"--generator-cores":                   "--tx a --rx b --l2 --generator-cores 0,0",
+		"--duration-sum":                      "--tx a --rx b --l2 --duration-sum 1s",
+	} {
+		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: no %q in %v", args, want, err)
+		}
+	}
+	c, err := parse("--tx a,ns:x:b --rx c,d --tx-address 2001:db8::2/64,2001:db8:1::2/64 --rx-address 2001:db8:2::2/64,2001:db8:3::2/64 --gateway 2001:db8::1,2001:db8:1::1,2001:db8:2::1,2001:db8:3::1 --quick")
+	if err == nil || !strings.Contains(err.Error(), "not of one network namespace") {
+		t.Error(err)
+	}
+	if c, err = parse("--tx a,b --rx c,d --l2 --quick --line-rate 25 --sizes 1500,3000 --imix"); err != nil {
+		t.Fatal(err)
+	}
+	if trials := c.trials(); !c.Ports.Given || !c.Ports.LineRate || trials.LineRate != 25 || trials.Sizes[0] != 1518 || len(trials.IMIX) != 3 {
+		t.Errorf("%+v of %+v", trials, c.Ports)
+	}
+}

@@ -40,7 +40,6 @@ func figures() []stats.Metric {
 		{Name: lineShare, Unit: "share", Title: "Share of the line rate", Higher: true},
 		{Name: cpuShare, Unit: "share", Title: "Share of this host's cores"},
 		{Name: transit.GeneratorCeiling, Unit: "Mpps", Title: "The generator's ceiling at these ports", Higher: true},
-		{Name: limiterMetric, Unit: "number", Title: "Limiter: 0 device, 1 generator, 2 core, 3 port, 4 line"},
 		{Name: latencyMin, Unit: "µs", Title: "Least latency at the no-drop rate"},
 		{Name: latencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate"},
 		{Name: transit.LatencyP50, Unit: "µs", Title: "Latency p50 at the no-drop rate"},
@@ -126,8 +125,8 @@ func (e evidence) forwards(caseName string) string {
 	switch {
 	case ndr.Median > 0:
 		text := fmt.Sprintf("%s: %s Mpps without loss [%s, %s]", diagnose.UpperFirst(words(caseName)), stats.Figure(ndr.Median), stats.Figure(ndr.Lo), stats.Figure(ndr.Hi))
-		if limiter, ok := e.row(caseName, limiterMetric); ok && limiter.Median != limitDevice {
-			text += fmt.Sprintf(", which is what the %s allows: the device may do more", limiterWords(limiter.Median))
+		if limiter, foreign := limitedBy(e.Result, caseName); foreign {
+			text += fmt.Sprintf(", limited by the %s: the device may do more", limiter)
 		}
 		return text + "."
 	case pdr.Median > 0:
@@ -152,10 +151,10 @@ func (e evidence) lossy() []result.Finding {
 
 // limited names the cases whose rate is not the device's.
 func (e evidence) limited() []result.Finding {
-	by := map[float64][]string{}
+	by := map[int][]string{}
 	for _, caseName := range cases(e.Result) {
-		if row, ok := e.row(caseName, limiterMetric); ok && row.Median != limitDevice {
-			by[row.Median] = append(by[row.Median], words(caseName))
+		for _, limiter := range limitersOf(e.Result, caseName) {
+			by[limiter] = append(by[limiter], words(caseName))
 		}
 	}
 	here := ""
@@ -164,7 +163,7 @@ func (e evidence) limited() []result.Finding {
 	}
 	var out []result.Finding
 	for _, limit := range []struct {
-		limiter float64
+		limiter int
 		advice  string
 	}{
 		{limitGenerator, "the generator did not keep the pace that it has without one: others had its cores. Quiet this host, or name other --generator-cores." + here},

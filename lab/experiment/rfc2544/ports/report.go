@@ -72,11 +72,9 @@ func (v view) Sizes() []sizeLine {
 		l := sizeLine{
 			Words: words(caseName), NDR: v.value(caseName, transit.NDR), PDR: v.value(caseName, transit.PDR), In: v.value(caseName, rateIn),
 			Out: v.value(caseName, rateOut), Total: v.value(caseName, rateTotal), Line: v.percent(caseName, lineShare), CPU: v.percent(caseName, cpuShare),
-			Ceiling: v.value(caseName, transit.GeneratorCeiling), Limiter: "–", P50: v.value(caseName, transit.LatencyP50), P99: v.value(caseName, transit.LatencyP99), N: row.N,
+			Ceiling: v.value(caseName, transit.GeneratorCeiling), P50: v.value(caseName, transit.LatencyP50), P99: v.value(caseName, transit.LatencyP99), N: row.N,
 		}
-		if limiter, ok := v.row(caseName, limiterMetric); ok {
-			l.Limiter, l.Foreign = limiterWords(limiter.Median), limiter.Median != limitDevice
-		}
+		l.Limiter, l.Foreign = limitedBy(v.Result, caseName)
 		lines = append(lines, l)
 	}
 	return lines
@@ -90,11 +88,8 @@ func (v view) Cards() []chart.Card {
 		if !ok || len(cards) == 4 {
 			continue
 		}
-		note := "the device's"
-		if limiter, ok := v.row(caseName, limiterMetric); ok && limiter.Median != limitDevice {
-			note = "limited by the " + limiterWords(limiter.Median)
-		}
-		cards = append(cards, chart.Card{Title: "No-drop rate, " + words(caseName), Value: stats.In(row.Median, row.Unit), Unit: row.Unit, Note: note, Class: "even"})
+		limiter, _ := limitedBy(v.Result, caseName)
+		cards = append(cards, chart.Card{Title: "No-drop rate, " + words(caseName), Value: stats.In(row.Median, row.Unit), Unit: row.Unit, Note: "limited by the " + limiter, Class: "even"})
 	}
 	return cards
 }
@@ -177,7 +172,7 @@ func page(w io.Writer, r result.Result) error {
 func table(w io.Writer, r result.Result) error {
 	v := viewOf(r)
 	var b strings.Builder
-	const columns = "%-22s %7s %7s %7s %7s %7s %6s %6s %8s  %-9s %7s %7s %3s"
+	const columns = "%-22s %7s %7s %7s %7s %7s %6s %6s %8s  %-14s %7s %7s %3s"
 	for _, head := range [][]any{
 		{"frames", "NDR", "PDR", "in", "out", "total", "line", "CPU", "ceiling", "limiter", "p50", "p99", "n"},
 		{"", "Mpps", "Mpps", "Gbit/s", "Gbit/s", "Gbit/s", "%", "%", "Mpps", "", "µs", "µs", ""},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
@@ -38,12 +39,35 @@ const (
 )
 
 // limiterWords are for people.
-func limiterWords(limiter float64) string {
+func limiterWords(limiter int) string {
 	words := []string{"device", "generator", "core", "port", "line"}
-	if i := int(limiter); i >= 0 && i < len(words) {
-		return words[i]
+	if limiter >= 0 && limiter < len(words) {
+		return words[limiter]
 	}
 	return "–"
+}
+
+// limitersOf are those of a case in any round, in their order.
+func limitersOf(r result.Result, caseName string) []int {
+	var all []int
+	for _, limiter := range stats.Values(r, deviceName, caseName, limiterMetric) {
+		all = append(all, int(limiter))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// limitedBy is what set the rates of a case, and whether something else than the device did in any round.
+func limitedBy(r result.Result, caseName string) (words string, foreign bool) {
+	var all []string
+	for _, limiter := range limitersOf(r, caseName) {
+		all = append(all, limiterWords(limiter))
+		foreign = foreign || limiter != limitDevice
+	}
+	if len(all) == 0 {
+		return "–", false
+	}
+	return strings.Join(all, " or "), foreign
 }
 
 // sample is one while it is taken.
@@ -354,7 +378,7 @@ func outcome(s result.Sample) string {
 	if s.Error != "" {
 		return experiment.Failure(s)
 	}
-	words := fmt.Sprintf("NDR %s, PDR %s Mpps, limited by the %s", stats.Figure(s.Metrics[transit.NDR]), stats.Figure(s.Metrics[transit.PDR]), limiterWords(s.Metrics[limiterMetric]))
+	words := fmt.Sprintf("NDR %s, PDR %s Mpps, limited by the %s", stats.Figure(s.Metrics[transit.NDR]), stats.Figure(s.Metrics[transit.PDR]), limiterWords(int(s.Metrics[limiterMetric])))
 	if p99, ok := s.Metrics[transit.LatencyP99]; ok {
 		words += fmt.Sprintf(", latency p50 %s, p99 %s µs", stats.Figure(s.Metrics[transit.LatencyP50]), stats.Figure(p99))
 	}
