@@ -81,7 +81,7 @@ func isSplit(c *Command) bool { return c.Cores == "split" }
 // Validate checks what belongs together and fills in what --quick means.
 func (c *Command) Validate() (err error) {
 	if c.Ports.Given {
-		return c.validatePorts()
+		return validatePorts(c)
 	}
 	if c.Targets, c.programs, err = experiment.ReadBuilds(c.Targets, transitTargets()); err != nil {
 		return err
@@ -94,16 +94,16 @@ func (c *Command) Validate() (err error) {
 }
 
 // validatePorts is Validate for a device between ports that exist.
-func (c *Command) validatePorts() error {
+func validatePorts(c *Command) error {
 	if family := c.Ports.Family(); family != 0 {
 		c.Family = family
 	}
 	c.fill()
-	return errors.Join(c.checkTraffic(gen.MaxFrame), c.checkSearch(), c.checkTrials(), c.Ports.Check(c.trials()))
+	return errors.Join(c.checkTraffic(gen.MaxFrame), c.checkSearch(), c.checkTrials(), c.Ports.Check(trials(c)))
 }
 
 // trials are the flags that a device between ports has too.
-func (c *Command) trials() ports.Trials {
+func trials(c *Command) ports.Trials {
 	t := ports.Trials{
 		Sizes: c.Sizes, Flows: c.Flows, Family: c.Family, Binary: c.Search == "binary", Quick: c.Quick,
 		Tolerance: c.Tolerance, MinRate: c.MinRate, MaxRate: c.MaxRate, LineRate: c.LineRate,

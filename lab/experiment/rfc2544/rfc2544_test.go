@@ -169,7 +169,7 @@ func TestPortFlags(t *testing.T) {
 	if c, err = parse("--tx a,b --rx c,d --l2 --quick --line-rate 25 --sizes 1500,3000 --imix"); err != nil {
 		t.Fatal(err)
 	}
-	if trials := c.trials(); !c.Ports.Given || !c.Ports.LineRate || trials.LineRate != 25 || trials.Sizes[0] != 1518 || len(trials.IMIX) != 3 {
+	if trials := trials(c); !c.Ports.Given || !c.Ports.LineRate || trials.LineRate != 25 || trials.Sizes[0] != 1518 || len(trials.IMIX) != 3 {
 		t.Errorf("%+v of %+v", trials, c.Ports)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // keeps the samples that it has. It fails when a sample did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 	if c.Ports.Given {
-		return c.Ports.Run(ctx, console, c.trials(), c.Destination)
+		return c.Ports.Run(ctx, console, trials(c), c.Destination)
 	}
 	return experiment.Run(ctx, console, Experiment(), c.Destination, c.measure)
 }
