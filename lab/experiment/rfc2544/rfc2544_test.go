@@ -156,17 +156,21 @@ func TestPortFlags(t *testing.T) {
 		"is no interface":                     "--tx a/b --rx b --l2",
 		"--vlan: 4095":                        "--tx a --rx b --l2 --vlan 4095",
 		"--generator-cores":                   "--tx a --rx b --l2 --generator-cores 0,0",
+		"name the network behind":             "--tx a --rx b --encap vxlan:1@192.0.2.1",
+		"there is no --encap":                 "--tx a --rx b --encap-mac 02:00:00:00:00:01",
+		"--encap-mac":                         "--tx a --rx b --tx-address 192.0.2.2/24 --encap vxlan:1@192.0.2.1 --tx-net 203.0.113.0/24",
 		"--duration-sum":                      "--tx a --rx b --l2 --duration-sum 1s",
 	} {
 		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: no %q in %v", args, want, err)
 		}
 	}
-	c, err := parse("--tx a,ns:x:b --rx c,d --tx-address 2001:db8::2/64,2001:db8:1::2/64 --rx-address 2001:db8:2::2/64,2001:db8:3::2/64 --gateway 2001:db8::1,2001:db8:1::1,2001:db8:2::1,2001:db8:3::1 --quick")
+	_, err := parse("--tx a,ns:x:b --rx c,d --tx-address 2001:db8::2/64,2001:db8:1::2/64 --rx-address 2001:db8:2::2/64,2001:db8:3::2/64 --gateway 2001:db8::1,2001:db8:1::1,2001:db8:2::1,2001:db8:3::1 --quick")
 	if err == nil || !strings.Contains(err.Error(), "not of one network namespace") {
 		t.Error(err)
 	}
-	if c, err = parse("--tx a,b --rx c,d --l2 --quick --line-rate 25 --sizes 1500,3000 --imix"); err != nil {
+	c, err := parse("--tx a,b --rx c,d --l2 --quick --line-rate 25 --sizes 1500,3000 --imix")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if trials := trials(c); !c.Ports.Given || !c.Ports.LineRate || trials.LineRate != 25 || trials.Sizes[0] != 1518 || len(trials.IMIX) != 3 {

@@ -201,6 +201,40 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A device that ends a tunnel at one side forwards what is inside to the other.
+func TestEncap(t *testing.T) {
+	w := newWorld(t, false)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(w.device.VXLAN(t.Context(), "vx", topo.VXLAN{VNI: 100, Local: netip.MustParseAddr("192.0.2.1"), MTU: 1450}))
+	must(w.device.AddAddr("vx", netip.MustParsePrefix("203.0.113.254/24")))
+	mac, err := w.device.MAC("vx")
+	must(err)
+	command, trials := w.command(false, 4), short(4)
+	must(command.Encap.UnmarshalText([]byte("vxlan:100@192.0.2.1")))
+	command.TxNet, command.EncapMAC = netip.MustParsePrefix("203.0.113.0/24"), mac.String()
+	s := w.open(t, command, trials)
+	plan := command.plan(trials)
+	sample := command.take(t.Context(), s, plan[0], trials)
+	m := sample.Metrics
+	if sample.Error != "" || m[transit.NDR] <= 0 || plan[0].in != 150 || plan[0].out != 100 || m[rateIn] <= m[rateOut] {
+		t.Errorf("%q %v %+v", sample.Error, m, plan[0])
+	}
+	for text, want := range map[string]string{"vxlan:100": "is not vxlan:VNI@TEP", "gre:1@192.0.2.1": "is not vxlan:VNI@TEP", "vxlan:16777216@192.0.2.1": "is not vxlan:VNI@TEP"} {
+		if err := new(Encap).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	command.EncapOptions = []byte{1, 2, 3, 4}
+	if err := command.Check(trials); err == nil || !strings.Contains(err.Error(), "vxlan has no options") {
+		t.Error(err)
+	}
+}
+
 // Nothing is lost at nine tenths of the ceiling; on a machine that others use that may take several
 // attempts.
 func TestNothingIsLost(t *testing.T) {

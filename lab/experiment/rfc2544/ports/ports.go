@@ -46,10 +46,15 @@ type Command struct {
 	TxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"Network of the hosts at the side of --tx. By default that of --tx-address; another one has to be routed to that address by the device."`
 	RxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"The same for --rx."`
 	VLAN      uint16         `name:"vlan" group:"Ports" placeholder:"ID" help:"Tag of all frames, 4 bytes more than their size."`
-	XDP       gen.Mode       `name:"xdp" group:"Ports" enum:"native,generic" default:"native" help:"How the sink takes frames in: ${enum}. Generic works with any driver, at a far lower rate."`
-	Cores     []int          `name:"generator-cores" group:"Ports" placeholder:"CORE" help:"Cores of the generator, which share the flows; the last one by default."`
-	Exceed    float64        `name:"exceed-ratio" group:"Ports" placeholder:"SHARE" default:"0" help:"Share of trial time that may lose more at a rate that still counts (RFC 9971, which recommends 0.5 with a duration sum of several trials); ${default}."`
-	Sum       time.Duration  `name:"duration-sum" group:"Ports" placeholder:"TIME" help:"Time of final trials that a rate needs (RFC 9971); one trial by default."`
+	Encap     Encap          `group:"Ports" placeholder:"ENCAP:VNI@TEP" help:"The device's side at --tx is an overlay: frames leave --tx in a tunnel from --tx-address to the device's TEP, vxlan:100@192.0.2.1, geneve:100@… or nvgre:100@…, from hosts of --tx-net."`
+	EncapMAC  string         `name:"encap-mac" group:"Ports" placeholder:"MAC" help:"The device's MAC address inside the tunnel."`
+
+	EncapOptions Options `name:"encap-options" group:"Ports" placeholder:"HEX" help:"Options of Geneve, whole ones."`
+
+	XDP    gen.Mode      `name:"xdp" group:"Ports" enum:"native,generic" default:"native" help:"How the sink takes frames in: ${enum}. Generic works with any driver, at a far lower rate."`
+	Cores  []int         `name:"generator-cores" group:"Ports" placeholder:"CORE" help:"Cores of the generator, which share the flows; the last one by default."`
+	Exceed float64       `name:"exceed-ratio" group:"Ports" placeholder:"SHARE" default:"0" help:"Share of trial time that may lose more at a rate that still counts (RFC 9971, which recommends 0.5 with a duration sum of several trials); ${default}."`
+	Sum    time.Duration `name:"duration-sum" group:"Ports" placeholder:"TIME" help:"Time of final trials that a rate needs (RFC 9971); one trial by default."`
 
 	Given    bool `kong:"-"` // any flag of ports
 	LineRate bool `kong:"-"` // --line-rate was given, and goes before what drivers say
@@ -132,7 +137,7 @@ func (c *Command) Family() int {
 
 // Check says what is missing or wrong.
 func (c *Command) Check(t Trials) error {
-	errs := []error{c.checkPorts()}
+	errs := []error{c.checkPorts(), c.checkEncap()}
 	if c.L2 {
 		if len(c.TxAddress)+len(c.RxAddress)+len(c.Gateway) > 0 {
 			errs = append(errs, errors.New("--l2: a device that does not route needs no --tx-address, --rx-address and --gateway"))

@@ -39,7 +39,7 @@ type step struct {
 	experiment.Step
 	direction string
 	stream    gen.Stream
-	size      float64 // bytes of a frame with FCS and tag, on average
+	in, out   float64 // bytes of a frame with FCS, tag and tunnel at each side of the device, on average
 }
 
 // plan are the samples: in each round all sizes in each direction.
@@ -53,9 +53,16 @@ func (c *Command) plan(t Trials) []step {
 		for _, direction := range directions {
 			add := func(name string, s gen.Stream) {
 				s.Flows, s.Family = t.Flows, t.Family
+				in := s.MeanFrame(nil) + float64(c.tag())
+				out := in
+				if direction == forward {
+					in += float64(c.overhead())
+				} else {
+					out += float64(c.overhead())
+				}
 				steps = append(steps, step{
 					Step:      experiment.Step{Round: round, CaseName: direction + "-" + name, Target: deviceName, Planned: t.planned()},
-					direction: direction, stream: s, size: s.MeanFrame(nil) + float64(c.tag()),
+					direction: direction, stream: s, in: in, out: out,
 				})
 			}
 			for _, size := range t.Sizes {
@@ -145,6 +152,9 @@ func (c *Command) parameters(t Trials) result.Parameters {
 	}
 	if c.VLAN != 0 {
 		p["vlan"] = result.Count(int(c.VLAN)).Explained("4 bytes more than the size")
+	}
+	if e := c.Encap; e.Encapsulation != "" {
+		p["encap"] = result.Words(fmt.Sprintf("%s, VNI %d, to %s, %d bytes more than the size at the side of --tx", e.Encapsulation, e.VNI, e.Remote, c.overhead()))
 	}
 	if len(t.IMIX) > 0 {
 		var shares []string

@@ -208,7 +208,7 @@ func (m *sample) search(ctx context.Context) (err error) {
 	m.max = generatorMargin * m.ceiling
 	generator := true
 	if m.LineRate > 0 {
-		if line := m.LineRate * 1e9 / 8 / (m.step.size + framing); line < m.max {
+		if line := m.LineRate * 1e9 / 8 / (max(m.step.in, m.step.out) + framing); line < m.max {
 			m.max, m.limiter, generator = line, limitLine, false
 		}
 	}
@@ -237,15 +237,16 @@ func (m *sample) search(ctx context.Context) (err error) {
 func (m *sample) rates() {
 	ndr, _ := m.found.Find(search.NDR)
 	pdr, _ := m.found.Find(search.PDR)
-	gbps := func(pps float64) float64 { return pps * (m.step.size + framing) * 8 / 1e9 }
+	gbps := func(pps, size float64) float64 { return pps * (size + framing) * 8 / 1e9 }
+	in, out := gbps(pdr.Lower, m.step.in), gbps(pdr.Throughput, m.step.out)
 	m.set(transit.NDR, ndr.Throughput/1e6)
 	m.set(transit.PDR, pdr.Throughput/1e6)
 	m.set(offeredRate, pdr.Lower/1e6)
-	m.set(rateIn, gbps(pdr.Lower))
-	m.set(rateOut, gbps(pdr.Throughput))
-	m.set(rateTotal, gbps(pdr.Lower)+gbps(pdr.Throughput))
+	m.set(rateIn, in)
+	m.set(rateOut, out)
+	m.set(rateTotal, in+out)
 	if m.LineRate > 0 {
-		m.set(lineShare, gbps(pdr.Throughput)/m.LineRate)
+		m.set(lineShare, max(in, out)/m.LineRate)
 	}
 	limiter := limitDevice
 	switch {

@@ -29,6 +29,8 @@ type site struct {
 	mode    gen.Mode
 	cores   []int
 	largest int // frame without tag
+	tunnel  func(netip.Addr) *gen.Tunnel
+	added   int // by it
 }
 
 // side is one side of the device.
@@ -41,6 +43,7 @@ type side struct {
 // link is a port and what is behind it.
 type link struct {
 	port       topo.Port
+	own        netip.Addr
 	neighbours *neighbour.Responder
 	device     net.HardwareAddr // where frames from this port go
 }
@@ -50,7 +53,7 @@ const resolveTime = 3 * time.Second
 
 // openSite reads the ports, refuses what cannot work, and finds the device.
 func (c *Command) openSite(ctx context.Context, t Trials) (*site, error) {
-	s := &site{vlan: c.VLAN, mode: c.XDP, cores: c.cores(), largest: largest(t)}
+	s := &site{vlan: c.VLAN, mode: c.XDP, cores: c.cores(), largest: largest(t), tunnel: c.tunnel, added: c.overhead()}
 	s.sides[0].flag, s.sides[1].flag = "--tx", "--rx"
 	for i, side := range []struct {
 		ports   []Interface
@@ -70,6 +73,9 @@ func (c *Command) openSite(ctx context.Context, t Trials) (*site, error) {
 				return nil, errors.Join(fmt.Errorf("%s: %w", s.sides[i].flag, err), s.Close())
 			}
 			l := link{port: port}
+			if len(side.addrs) > 0 {
+				l.own = side.addrs[k].Addr()
+			}
 			if l.neighbours, err = neighbour.Open(port, c.speaksFor(&s.sides[i], side.addrs, k)); err != nil {
 				return nil, errors.Join(err, s.Close())
 			}
@@ -117,7 +123,11 @@ func (c *Command) speaksFor(s *side, addrs []netip.Prefix, k int) neighbour.Opti
 	if c.L2 {
 		return o
 	}
-	for _, addr := range append(s.hosts(), addrs[k].Addr()) {
+	hosts := s.hosts()
+	if s.flag == "--tx" && c.overhead() > 0 {
+		hosts = nil // those are in the tunnel
+	}
+	for _, addr := range append(hosts, addrs[k].Addr()) {
 		o.Own = append(o.Own, netip.PrefixFrom(addr, addr.BitLen()))
 	}
 	return o
@@ -142,7 +152,7 @@ func (c *Command) checkHosts(s *site) error {
 // refuse says why a port cannot be used.
 func (s *site) refuse(p topo.Port) error {
 	const header = 14
-	need := s.largest - gen.FCS - header
+	need := s.largest - gen.FCS - header + s.added
 	command := "ip link set dev " + p.Name
 	if p.Namespace != "" {
 		command = "ip -n " + p.Namespace + " link set dev " + p.Name
@@ -161,7 +171,7 @@ func (s *site) refuse(p topo.Port) error {
 	case len(p.Addrs) > 0:
 		return fmt.Errorf("%s has an address of this host, %s: the load would take the interface from who uses it. Use one without addresses", p, p.Addrs[0])
 	case p.MTU < need:
-		return fmt.Errorf("frames of %d bytes need an MTU of %d at %s, which has %d: raise it (%s mtu %d), or use smaller --sizes", s.largest, need, p, p.MTU, command, need)
+		return fmt.Errorf("frames of %d bytes need an MTU of %d at %s, which has %d: raise it (%s mtu %d), or use smaller --sizes", s.largest+s.added, need, p, p.MTU, command, need)
 	case p.Kind != "veth" && p.TxQueues < len(s.cores):
 		return fmt.Errorf("%s has %d transmit queues for %d cores of the generator: use fewer --generator-cores, or more queues (ethtool -L)", p, p.TxQueues, len(s.cores))
 	}
@@ -217,7 +227,11 @@ func (s *site) Ends(direction string) (transit.Ends, error) {
 		SinkNamespace: to.links[0].port.Namespace, SinkMode: s.mode, Begin: func() (func() error, error) { return s.begin(from) },
 	}
 	for _, l := range from.links {
-		e.Ports = append(e.Ports, gen.Port{Ifindex: l.port.Index, SrcMAC: l.port.MAC, DstMAC: l.device, VLAN: s.vlan})
+		p := gen.Port{Ifindex: l.port.Index, SrcMAC: l.port.MAC, DstMAC: l.device, VLAN: s.vlan}
+		if direction == forward {
+			p.Tunnel = s.tunnel(l.own)
+		}
+		e.Ports = append(e.Ports, p)
 	}
 	for _, l := range to.links {
 		e.Into = append(e.Into, l.port.Index)
