@@ -315,3 +315,25 @@ func TestTunnelCheck(t *testing.T) {
 		}
 	}
 }
+
+// A genome's frames come in its order, over and over, whatever the flows.
+func TestGenome(t *testing.T) {
+	imix, order, err := Genome("aacaab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testSender(t, Stream{IMIX: imix, Order: order, Flows: 4, Sources: 2, Destinations: 2})
+	for i := range 40 {
+		if want := []int{64, 64, 256, 64, 64, 128}[i%6] - FCS; len(s.make(t)) != want {
+			t.Fatalf("frame %d is not of %d bytes", i, want)
+		}
+	}
+	for _, text := range []string{"az", "A", "ä", "k"} {
+		if _, _, err := Genome(text); err == nil {
+			t.Errorf("%q is no error", text)
+		}
+	}
+	if err := (Stream{IMIX: imix, Order: append(order, 0)}).Check(); err == nil {
+		t.Error("an order beside its weights")
+	}
+}

@@ -39,6 +39,9 @@ type Stream struct {
 	Frame int
 	// IMIX, in place of Frame, is several sizes by turns.
 	IMIX []Share
+	// Order, unless empty, is the sizes of IMIX by turns, as indexes; else they are spread evenly. Its
+	// sizes come as often as they weigh.
+	Order []uint8
 	// Flows, Sources and Destinations are 1280, 20 and 64 by default.
 	Flows, Sources, Destinations int
 	// Family is the IP version of the frames, 4 by default.

@@ -135,6 +135,11 @@ func (s Stream) checkSizes() error {
 		}
 		turns += share.Weight
 	}
+	for _, i := range s.Order {
+		if int(i) >= len(s.IMIX) || len(s.Order) != turns {
+			return fmt.Errorf("an order of %d frames is not one of %d sizes that weigh %d", len(s.Order), len(s.IMIX), turns)
+		}
+	}
 	if turns > maxPattern {
 		return fmt.Errorf("the weights of a mix add up to %d, more than %d: divide them by a common factor", turns, maxPattern)
 	}
@@ -153,6 +158,9 @@ func (s Stream) headers() int {
 // as evenly as it goes; skip is what the next round of flows begins later, so that
 // every flow has all sizes.
 func (s Stream) pattern() (turns []uint8, skip int) {
+	if len(s.Order) > 0 {
+		return s.Order, 0
+	}
 	shares, total := s.shares(), 0
 	for _, share := range shares {
 		total += share.Weight

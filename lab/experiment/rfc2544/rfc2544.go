@@ -112,7 +112,9 @@ func trials(c *Command) ports.Trials {
 		LossCurve: c.LossCurve, BackToBack: c.BackToBack,
 	}
 	if c.Imix {
-		t.IMIX = imix()
+		t.Mixes = c.Ports.Mixes(imix())
+	} else {
+		t.Mixes = c.Ports.Mixes(nil)
 	}
 	return t
 }

@@ -157,6 +157,8 @@ func TestPortFlags(t *testing.T) {
 		"--vlan: 4095":                        "--tx a --rx b --l2 --vlan 4095",
 		"--generator-cores":                   "--tx a --rx b --l2 --generator-cores 0,0",
 		"name the network behind":             "--tx a --rx b --encap vxlan:1@192.0.2.1",
+		"not one of the letters":              "--tx a --rx b --l2 --genome az",
+		"9000 bytes are not within":           "--tx a --rx b --l2 --genome ai",
 		"there is no --encap":                 "--tx a --rx b --encap-mac 02:00:00:00:00:01",
 		"--encap-mac":                         "--tx a --rx b --tx-address 192.0.2.2/24 --encap vxlan:1@192.0.2.1 --tx-net 203.0.113.0/24",
 		"--duration-sum":                      "--tx a --rx b --l2 --duration-sum 1s",
@@ -169,11 +171,11 @@ func TestPortFlags(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not of one network namespace") {
 		t.Error(err)
 	}
-	c, err := parse("--tx a,b --rx c,d --l2 --quick --line-rate 25 --sizes 1500,3000 --imix")
+	c, err := parse("--tx a,b --rx c,d --l2 --quick --line-rate 25 --sizes 1500,3000 --imix --genome aaab")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trials := trials(c); !c.Ports.Given || !c.Ports.LineRate || trials.LineRate != 25 || trials.Sizes[0] != 1518 || len(trials.IMIX) != 3 {
+	if trials := trials(c); !c.Ports.Given || !c.Ports.LineRate || trials.LineRate != 25 || trials.Sizes[0] != 1518 || len(trials.Mixes) != 2 || len(trials.Mixes[1].Order) != 4 {
 		t.Errorf("%+v of %+v", trials, c.Ports)
 	}
 }

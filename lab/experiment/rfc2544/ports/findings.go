@@ -80,9 +80,12 @@ func directionOf(caseName string) int {
 // words are a case for people: "64 bytes", "IMIX, reverse".
 func words(caseName string) string {
 	direction, size, _ := strings.Cut(caseName, "-")
-	if size == "imix" {
+	switch size {
+	case "imix":
 		size = "IMIX"
-	} else {
+	case "genome":
+		size = "IMIX genome"
+	default:
 		size += " bytes"
 	}
 	if direction == reverse {

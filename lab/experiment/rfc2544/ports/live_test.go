@@ -154,13 +154,14 @@ func TestRun(t *testing.T) {
 		change func(*Command)
 	}{
 		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true }}, {"router IPv6", false, 6, func(*Command) {}},
-		{"bridge", true, 4, func(c *Command) { c.VLAN = 7 }}, {"bridge generic", true, 6, func(c *Command) { c.XDP = gen.Generic }},
+		{"bridge", true, 4, func(c *Command) { c.VLAN, c.Genome = 7, "aab" }}, {"bridge generic", true, 6, func(c *Command) { c.XDP = gen.Generic }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.l2)
 			command := w.command(c.l2, c.family)
 			c.change(command)
 			trials := short(c.family)
+			trials.Mixes = command.Mixes(nil)
 			if err := command.Check(trials); err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +171,7 @@ func TestRun(t *testing.T) {
 				t.Fatalf("%v\n%s", err, &log)
 			}
 			want := 1
-			if command.Reverse {
+			if command.Reverse || command.Genome != "" {
 				want = 2
 			}
 			if len(r.Samples) != want {

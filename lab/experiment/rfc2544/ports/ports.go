@@ -45,6 +45,7 @@ type Command struct {
 	Gateway   []netip.Addr   `group:"Ports" placeholder:"ADDR" help:"The device's addresses on these networks, one for each port."`
 	TxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"Network of the hosts at the side of --tx. By default that of --tx-address; another one has to be routed to that address by the device."`
 	RxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"The same for --rx."`
+	Genome    string         `name:"genome" group:"Ports" placeholder:"LETTERS" help:"Add a mix of sizes in this order, as an IMIX Genome (RFC 6985): a is 64 bytes, b 128, c 256, d 512, e 1024, f 1280, g 1518, h 2112."`
 	VLAN      uint16         `name:"vlan" group:"Ports" placeholder:"ID" help:"Tag of all frames, 4 bytes more than their size."`
 	Encap     Encap          `group:"Ports" placeholder:"ENCAP:VNI@TEP" help:"The device's side at --tx is an overlay: frames leave --tx in a tunnel from --tx-address to the device's TEP, vxlan:100@192.0.2.1, geneve:100@… or nvgre:100@…, from hosts of --tx-net."`
 	EncapMAC  string         `name:"encap-mac" group:"Ports" placeholder:"MAC" help:"The device's MAC address inside the tunnel."`
@@ -63,7 +64,7 @@ type Command struct {
 // Trials are the flags of lab rfc2544 that have a meaning here.
 type Trials struct {
 	Sizes                                    []int
-	IMIX                                     []gen.Share // nil for none
+	Mixes                                    []Mix
 	Flows, Family                            int
 	Binary, Quick                            bool
 	Tolerance, MinRate, MaxRate, LineRate    float64 // %, %, %, Gbit/s
@@ -71,6 +72,38 @@ type Trials struct {
 	Duration, InitialDuration, Drain, Settle time.Duration
 	LatencyDuration                          time.Duration
 	LossCurve, BackToBack                    bool
+}
+
+// Mix is several sizes by turns.
+type Mix struct {
+	Name   string // in the name of the case
+	Shares []gen.Share
+	Order  []uint8 // empty spreads them evenly
+}
+
+// Mixes are imix, unless it is empty, and that of --genome.
+func (c *Command) Mixes(imix []gen.Share) (all []Mix) {
+	if len(imix) > 0 {
+		all = append(all, Mix{Name: "imix", Shares: imix})
+	}
+	if c.Genome != "" {
+		shares, order, _ := gen.Genome(c.Genome) // Check says what is wrong with it
+		all = append(all, Mix{Name: "genome", Shares: shares, Order: order})
+	}
+	return all
+}
+
+// checkMixes sees that the generator can make them.
+func (t Trials) checkMixes(genome string) error {
+	if _, _, err := gen.Genome(genome); err != nil {
+		return fmt.Errorf("--genome: %w", err)
+	}
+	for _, m := range t.Mixes {
+		if err := (gen.Stream{IMIX: m.Shares, Order: m.Order, Flows: t.Flows, Family: t.Family}).Check(); err != nil {
+			return fmt.Errorf("--%s: %w", m.Name, err)
+		}
+	}
+	return nil
 }
 
 // Interface is one that exists, by its name in a network namespace.
@@ -137,7 +170,7 @@ func (c *Command) Family() int {
 
 // Check says what is missing or wrong.
 func (c *Command) Check(t Trials) error {
-	errs := []error{c.checkPorts(), c.checkEncap()}
+	errs := []error{c.checkPorts(), c.checkEncap(), t.checkMixes(c.Genome)}
 	if c.L2 {
 		if len(c.TxAddress)+len(c.RxAddress)+len(c.Gateway) > 0 {
 			errs = append(errs, errors.New("--l2: a device that does not route needs no --tx-address, --rx-address and --gateway"))

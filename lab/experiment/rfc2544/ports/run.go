@@ -28,8 +28,10 @@ func largest(t Trials) int {
 	for _, size := range t.Sizes {
 		most = max(most, size)
 	}
-	for _, share := range t.IMIX {
-		most = max(most, share.Frame)
+	for _, m := range t.Mixes {
+		for _, share := range m.Shares {
+			most = max(most, share.Frame)
+		}
 	}
 	return most
 }
@@ -68,8 +70,8 @@ func (c *Command) plan(t Trials) []step {
 			for _, size := range t.Sizes {
 				add(strconv.Itoa(size), gen.Stream{Frame: size})
 			}
-			if len(t.IMIX) > 0 {
-				add("imix", gen.Stream{IMIX: t.IMIX})
+			for _, m := range t.Mixes {
+				add(m.Name, gen.Stream{IMIX: m.Shares, Order: m.Order})
 			}
 		}
 	}
@@ -156,12 +158,15 @@ func (c *Command) parameters(t Trials) result.Parameters {
 	if e := c.Encap; e.Encapsulation != "" {
 		p["encap"] = result.Words(fmt.Sprintf("%s, VNI %d, to %s, %d bytes more than the size at the side of --tx", e.Encapsulation, e.VNI, e.Remote, c.overhead()))
 	}
-	if len(t.IMIX) > 0 {
+	for _, m := range t.Mixes {
 		var shares []string
-		for _, s := range t.IMIX {
+		for _, s := range m.Shares {
 			shares = append(shares, fmt.Sprintf("%d:%d", s.Frame, s.Weight))
 		}
-		p["imix"] = result.Words(strings.Join(shares, ", ")).Explained("size and weight")
+		p[m.Name] = result.Words(strings.Join(shares, ", ")).Explained("size and weight")
+		if len(m.Order) > 0 {
+			p[m.Name] = p[m.Name].Explained("size and weight, of %s in its order, on each core of the generator (RFC 6985)", c.Genome)
+		}
 	}
 	return p
 }
