@@ -30,7 +30,7 @@ struct packet_template {
 
 /* The stream. */
 const volatile __u32 flows = 1, sources = 1, destinations = 1;
-const volatile __u32 first_flow; /* of a part of the stream: where its numbers begin */
+const volatile __u32 first_flow;	 /* of a part of the stream: where its numbers begin */
 const volatile __u32 from_host, to_host; /* the last 32 bits of the first addresses */
 const volatile __u32 family = 4;
 const volatile __u32 ports_len = 1;

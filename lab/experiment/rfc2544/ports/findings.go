@@ -172,6 +172,7 @@ func (e evidence) limited() []result.Finding {
 		{limitGenerator, "the generator did not keep the pace that it has without one: others had its cores. Quiet this host, or name other --generator-cores." + here},
 		{limitCore, "the generator's cores are full. Give it more with --generator-cores, away from those that take interrupts, and leave some to the sink." + here},
 		{limitPort, "the generator's own interface refused frames. A larger transmit ring (ethtool -G), more queues, or a card with a faster slot helps."},
+		{limitRange, "--max-rate allowed no more."},
 		{limitLine, "the line is full, so the device forwards at line rate."},
 	} {
 		if list := by[limit.limiter]; len(list) > 0 {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -239,15 +241,31 @@ func TestEncap(t *testing.T) {
 // Nothing is lost at nine tenths of the ceiling; on a machine that others use that may take several
 // attempts.
 func TestNothingIsLost(t *testing.T) {
-	w := newWorld(t, false)
-	command, trials := w.command(false, 4), short(4)
-	r := around(t, w.open(t, command, trials), trials)
+	for name, cores := range map[string][]int{"one core": nil, "two cores": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			if runtime.NumCPU() < len(cores) {
+				t.Skip("one core alone")
+			}
+			w := newWorld(t, false)
+			command, trials := w.command(false, 4), short(4)
+			s := w.open(t, command, trials)
+			most := math.Inf(1)
+			if len(cores) > 0 {
+				s.cores, most = cores, 200e3 // two cores and the device get into each other's way here
+			}
+			passesWhole(t, around(t, s, trials), most)
+		})
+	}
+}
+
+// passesWhole: nothing is lost at nine tenths of the ceiling, or at most of it.
+func passesWhole(t *testing.T, r *transit.Instruments, most float64) {
 	peak, err := r.Unchecked(t.Context(), gen.Load{Duration: 50 * time.Millisecond, Batch: transit.PeakBatch, Untimed: true}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = await.That(t.Context(), "a trial without loss", func() error {
-		p, err := r.Send(t.Context(), gen.Load{Rate: generatorMargin * peak.Sent.Rate(), Frames: 20_000, Untimed: true, Batch: transit.PeakBatch})
+		p, err := r.Send(t.Context(), gen.Load{Rate: min(generatorMargin*peak.Sent.Rate(), most), Frames: 20_000, Untimed: true, Batch: transit.PeakBatch})
 		if err == nil && (p.Lost > 0 || p.Void != "" || p.Sent.Frames == 0) {
 			err = fmt.Errorf("%d of %d lost %s", p.Lost, p.Sent.Frames, p.Void)
 		}
@@ -329,6 +347,7 @@ func TestRefusals(t *testing.T) {
 			func() { must(w.tester.DelAddr("rx", netip.MustParsePrefix("203.0.113.1/24"))) }, nil},
 		{"program", "has an XDP program already", nil, nil, nil},
 		{"gateway", "192.0.2.99 does not answer", nil, nil, func(c *Command, _ *Trials) { c.Gateway[0] = netip.MustParseAddr("192.0.2.99") }},
+		{"room", "64 destinations do not fit into 192.0.2.0/27", nil, nil, func(c *Command, _ *Trials) { c.TxNet = netip.MustParsePrefix("192.0.2.0/27") }},
 		{"host", "192.0.2.3 is among the hosts", nil, nil, func(c *Command, _ *Trials) { c.Gateway[0] = netip.MustParseAddr("192.0.2.3") }},
 	} {
 		command, trials := w.command(false, 4), short(4)

@@ -179,12 +179,15 @@ func (c *Command) Check(t Trials) error {
 			errs = append(errs, fmt.Errorf("--l2: %d ports of --tx and %d of --rx do not make pairs", len(c.Tx), len(c.Rx)))
 		}
 	} else {
-		errs = append(errs, c.checkAddresses("--tx-address", c.Tx, c.TxAddress), c.checkAddresses("--rx-address", c.Rx, c.RxAddress))
+		errs = append(errs, c.checkAddresses(txAddress, c.Tx, c.TxAddress), c.checkAddresses(rxAddress, c.Rx, c.RxAddress))
 	}
 	for i, core := range c.Cores {
 		if core < 0 || core >= runtime.NumCPU() || slices.Contains(c.Cores[:i], core) {
 			errs = append(errs, fmt.Errorf("--generator-cores: %d is not within 0 … %d, or is named twice", core, runtime.NumCPU()-1))
 		}
+	}
+	if n := runtime.NumCPU(); n > 1 && len(c.Cores) >= n {
+		errs = append(errs, fmt.Errorf("--generator-cores: leave at least one of %d to the sink and to everything else, as the generator is a real-time task", n))
 	}
 	switch {
 	case c.VLAN > 4094:
@@ -217,8 +220,14 @@ func (c *Command) checkPorts() error {
 	return nil
 }
 
+// Flags in messages.
+const txAddress, rxAddress = "--tx-address", "--rx-address"
+
 // checkAddresses sees that each port of a side has an address and a gateway of one IP version.
 func (c *Command) checkAddresses(flag string, ports []Interface, addrs []netip.Prefix) error {
+	if net := map[bool]netip.Prefix{true: c.TxNet, false: c.RxNet}[flag == txAddress]; len(ports) > 1 && !net.IsValid() {
+		return fmt.Errorf("%s: several ports share the hosts of a network behind them: name it with %s", flag, strings.Replace(flag, "-address", "-net", 1))
+	}
 	if len(addrs) != len(ports) {
 		return fmt.Errorf("%s: %d addresses for %d ports: each needs one, as 192.0.2.2/24 (or use --l2, where the device does not route)", flag, len(addrs), len(ports))
 	}

@@ -36,11 +36,12 @@ const (
 	limitCore      // the cores of the generator were full
 	limitPort      // the generator's interface refused frames
 	limitLine
+	limitRange // of --max-rate
 )
 
 // limiterWords are for people.
 func limiterWords(limiter int) string {
-	words := []string{"device", "generator", "core", "port", "line"}
+	words := []string{"device", "generator", "core", "port", "line", "range"}
 	if limiter >= 0 && limiter < len(words) {
 		return words[limiter]
 	}
@@ -252,6 +253,8 @@ func (m *sample) rates() {
 	switch {
 	case ndr.Limited() && m.found.Behind:
 		limiter = limitGenerator
+	case ndr.Limited() && m.MaxRate < 100:
+		limiter = limitRange
 	case ndr.Limited():
 		limiter = m.limiter
 	}

@@ -86,7 +86,7 @@ func (c *Command) openSite(ctx context.Context, t Trials) (*site, error) {
 	if c.L2 {
 		find = s.pair
 	}
-	if err := c.checkHosts(s); err != nil {
+	if err := errors.Join(c.checkHosts(s), s.checkNetworks(t)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if err := find(ctx, c); err != nil {
@@ -144,6 +144,18 @@ func (c *Command) checkHosts(s *site) error {
 						gateway, hosts[0], hosts[len(hosts)-1], s.sides[i].flag)
 				}
 			}
+		}
+	}
+	return nil
+}
+
+// checkNetworks sees that the networks have room for the hosts of both directions.
+func (s *site) checkNetworks(t Trials) error {
+	a, b := s.sides[0].network, s.sides[1].network
+	for _, pair := range [][2]netip.Prefix{{a, b}, {b, a}} {
+		stream := gen.Stream{Frame: s.largest, Flows: t.Flows, Family: t.Family, From: pair[0], To: pair[1]}
+		if err := stream.Check(); err != nil {
+			return fmt.Errorf("%w: name larger ones with --tx-net and --rx-net", err)
 		}
 	}
 	return nil
