@@ -11,14 +11,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/selvage/selvage/kube/internal/plan"
+	"github.com/selvage/selvage/kube/internal/stream"
 )
 
 // What the chart calls them.
@@ -99,6 +97,25 @@ func (e Edges) arguments(flag string) (values []string) {
 	return values
 }
 
+// Release is what pods beside those of the release need.
+type Release struct {
+	Namespace   string
+	Image       string // of the edges
+	PullSecrets []corev1.LocalObjectReference
+}
+
+// Release is that of the chart; ok is false where no agent is there.
+func (e Edges) Release() (r Release, ok bool) {
+	for _, p := range e.pods {
+		for _, c := range p.Spec.Containers {
+			if c.Name == edgeContainer {
+				return Release{p.Namespace, c.Image, p.Spec.ImagePullSecrets}, true
+			}
+		}
+	}
+	return r, false
+}
+
 // Ask runs a command of selvage at a node's edge, and is what it says.
 func (e Edges) Ask(ctx context.Context, node string, argv ...string) ([]byte, error) {
 	pod, err := e.On(node)
@@ -113,26 +130,9 @@ func (e Edges) Ask(ctx context.Context, node string, argv ...string) ([]byte, er
 	return out, nil
 }
 
-// run runs a command in the container of an edge, by a WebSocket, or SPDY where somebody on the way knows only that.
+// run runs a command in the container of an edge.
 func (e Edges) run(ctx context.Context, pod *corev1.Pod, argv []string) ([]byte, error) {
-	c, err := kubernetes.NewForConfig(e.config)
-	if err != nil {
-		return nil, err
-	}
-	url := c.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: edgeContainer, Command: argv, Stdout: true, Stderr: true,
-	}, scheme.ParameterCodec).URL()
-	spdy, err := remotecommand.NewSPDYExecutor(e.config, "POST", url)
-	if err != nil {
-		return nil, err
-	}
-	socket, err := remotecommand.NewWebSocketExecutor(e.config, "GET", url.String())
-	if err != nil {
-		return nil, err
-	}
-	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	executor, err := stream.Executor(e.config, pod.Namespace, pod.Name, "exec", &corev1.PodExecOptions{Container: edgeContainer, Command: argv, Stdout: true, Stderr: true})
 	if err != nil {
 		return nil, err
 	}

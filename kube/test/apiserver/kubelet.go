@@ -16,9 +16,12 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// Kubelet stands in for what of one the API server asks when somebody executes a command in a container of its node. It is on loopback,
-// as the API server is, and serves whoever asks.
+// Kubelet stands in for what of one the API server asks when somebody executes a command in a container of its node, or attaches to one.
+// It is on loopback, as the API server is, and serves whoever asks.
 type Kubelet struct {
+	// Attach is the main process of a container, which begins when somebody attaches to it. There is none where it is nil.
+	Attach func(ctx context.Context, namespace, pod, container string, stdin io.Reader, stdout, stderr io.Writer) error
+
 	server *httptest.Server
 	run    func(ctx context.Context, container string, argv []string, stdout, stderr io.Writer) error
 }
@@ -42,16 +45,20 @@ func (k *Kubelet) Describe(s *corev1.NodeStatus) {
 // streamMost is how long a client may take to make its streams, and be idle.
 const streamMost = time.Minute
 
-// ServeHTTP serves /exec/NAMESPACE/POD/CONTAINER.
+// ServeHTTP serves /exec/NAMESPACE/POD/CONTAINER, and the same of attach.
 func (k *Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if len(parts) != 4 || parts[0] != "exec" {
+	if len(parts) != 4 || parts[0] != "exec" && (parts[0] != "attach" || k.Attach == nil) {
 		http.NotFound(w, r)
 		return
 	}
 	options, err := remotecommand.NewOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if parts[0] == "attach" {
+		remotecommand.ServeAttach(w, r, attacher{k, parts[1]}, parts[2], "", parts[3], options, streamMost, streamMost, remotecommand.SupportedStreamingProtocols)
 		return
 	}
 	remotecommand.ServeExec(w, r, k, parts[2], "", parts[3], r.URL.Query()["command"], options, streamMost, streamMost, remotecommand.SupportedStreamingProtocols)
@@ -67,4 +74,15 @@ func (k *Kubelet) ExecInContainer(
 		return utilexec.CodeExitError{Err: failed, Code: status.ExitCode()}
 	}
 	return failed
+}
+
+// attacher attaches to containers of a namespace.
+type attacher struct {
+	*Kubelet
+	namespace string
+}
+
+// AttachContainer implements remotecommand.Attacher.
+func (a attacher) AttachContainer(ctx context.Context, pod, _, container string, in io.Reader, out, err io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+	return a.Attach(ctx, a.namespace, pod, container, in, out, err)
 }
