@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -30,6 +31,18 @@ func TestUsage(t *testing.T) {
 		{"trace web [fe80::1%eth0]:443", "has a zone"},
 		{"trace web 203.0.113.1:443 --proto sctp", "--proto must be one of"},
 		{"trace web 203.0.113.1:443 --sport 70000", "--sport"},
+		{"stages", `expected "<pod>`},
+		{"stages web 203.0.113.1", "a destination and --server belong together"},
+		{"stages web --server ssh:host", "a destination and --server belong together"},
+		{"stages web example.org --server ssh:host", "is no address of IPv4 or IPv6"},
+		{"stages web 203.0.113.1 --server host", "--server: place \"host\" has no kind: write ns:NAME, ssh:[USER@]HOST[:PORT], pid:N or addr:ADDRESS, or node:NAME"},
+		{"stages web 203.0.113.1 --server addr:203.0.113.1", "nothing can run at addr:203.0.113.1"},
+		{"stages web --rounds 0", "--rounds: 0 is not within"},
+		{"stages web --slice 1ms", "--slice: 1ms is not within"},
+		{"stages web --port 0", "--port: 0 is not within"},
+		{"stages web --max-rate fast", "--max-rate"},
+		{"stages web --loss-rate 1k", "--loss-rate"},
+		{"stages web --max-rate 500M --loss-rate 2G --kubeconfig none", "way to the cluster: "},
 	} {
 		var out, errs strings.Builder
 		status := self.Run(t.Context(), &commands{}, strings.Fields(c.args), &commandline.Streams{Out: &out, Err: &errs})
@@ -82,6 +95,49 @@ func TestTraced(t *testing.T) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(b.String()), &fields); err != nil || fields["why"] == nil || fields["edges"] == nil || fields["problems"] == nil || fields["leavesAs"] != nil {
 		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+// The image of the lab is that of the same release.
+func TestLabImage(t *testing.T) {
+	for edge, want := range map[string]string{
+		"ghcr.io/selvage/selvage:v1.2": "ghcr.io/selvage/selvage-lab:v1.2", "registry:5000/selvage": "registry:5000/selvage-lab", "selvage:1": "selvage-lab:1",
+		"ghcr.io/selvage/selvage@sha256:00": "", "example.org/edge:1": "",
+	} {
+		got, err := labImage(edge)
+		if got != want || (err == nil) != (want != "") || err != nil && !strings.Contains(err.Error(), "by --image") {
+			t.Errorf("%s: %q, %v", edge, got, err)
+		}
+	}
+}
+
+// Stages are measured to the node that has an address of the pod's family, by its address of the destination's.
+func TestGatewayNode(t *testing.T) {
+	m := measuring{stagesCmd: &stagesCmd{}, answer: why.Answer{Addresses: []string{"2001:db8::20"}, Gateway: &why.Gateway{Name: "out", Nodes: []why.GatewayNode{
+		{Name: "gw1", Addresses: []string{"198.51.100.20"}}, {Name: "gw2", Addresses: []string{"2001:db8::20"}}, {Name: "gw3"},
+	}}}}
+	if got, err := m.gatewayNode(); got != "gw2" || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	m.stagesCmd.Gateway = "gw3"
+	if got, err := m.gatewayNode(); got != "gw3" || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	m.stagesCmd.Gateway = "n1"
+	if _, err := m.gatewayNode(); !errors.As(err, new(commandline.UsageError)) {
+		t.Errorf("%v", err)
+	}
+	m.stagesCmd.Gateway, m.answer.Addresses = "", nil
+	if _, err := m.gatewayNode(); err == nil || !strings.Contains(err.Error(), "no node of gateway out has an address of the policy now") {
+		t.Errorf("%v", err)
+	}
+	node := corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+		{Type: corev1.NodeExternalIP, Address: "198.51.100.1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"},
+	}}}
+	for to, want := range map[netip.Addr]string{{}: "192.0.2.1", netip.MustParseAddr("203.0.113.1"): "192.0.2.1", netip.MustParseAddr("2001:db8::1"): "fd00::1"} {
+		if got, err := addressOf([]corev1.Node{node}, "", to); err != nil || got.String() != want {
+			t.Errorf("to %s: %s, %v", to, got, err)
+		}
 	}
 }
 

@@ -42,6 +42,8 @@ type managed struct {
 	c      client.Client
 	agents map[string]agent.Options
 	stops  map[string]func() // of agents that run
+	// kubelets are those of nodes, by the name of the host.
+	kubelets map[string]*apiserver.Kubelet
 }
 
 // Of the chart: Helm installs it, and the controller and agents reach the API server as its service accounts.
@@ -60,7 +62,7 @@ func newManaged(t *testing.T) *managed {
 // newManagedWith has a controller with more, for which the chart has values.
 func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]func(manager.Manager) error, error), values ...string) *managed {
 	t.Helper()
-	b := &managed{cluster: newCluster(t), agents: map[string]agent.Options{}, stops: map[string]func(){}}
+	b := &managed{cluster: newCluster(t), agents: map[string]agent.Options{}, stops: map[string]func(){}, kubelets: map[string]*apiserver.Kubelet{}}
 	var err error
 	b.server, err = apiserver.Start(b.Ctx)
 	b.Must(err)
@@ -233,6 +235,7 @@ func (b *managed) kubelet(h *topo.Host) *apiserver.Kubelet {
 		return err
 	})
 	b.T.Cleanup(k.Close)
+	b.kubelets[h.Name] = k
 	return k
 }
 

@@ -12,11 +12,16 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/selvage/selvage/internal/program"
+	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
-// TestMain has the program of the product's module, which is not this one.
+// TestMain has the program of the product's module, which is not this one. A copy of the test is the lab's agent in a container.
 func TestMain(m *testing.M) {
+	measure.RunInstrument(os.Args[1:])
+	agent.Run(os.Args[1:], program.Version())
 	if os.Geteuid() == 0 && os.Getenv("SELVAGE_TEST_BINARY") == "" {
 		dir, err := os.MkdirTemp("", "selvage-kube-")
 		if err != nil {
