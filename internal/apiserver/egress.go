@@ -108,15 +108,14 @@ func policyInfo(e *State, p overlay.EgressPolicy, all map[netip.Addr]gateway.Sta
 	if p.PerConnection {
 		info.AddressPooling = "arbitrary"
 	}
-	i := slices.IndexFunc(e.Config.Egress.Gateways, func(g overlay.GatewayGroup) bool { return g.Name == p.Gateways })
-	if i < 0 {
-		return info
-	}
-	plan := nat.NewPlan(p, e.Config.Egress.Gateways[i], gateway.Self(e.Config), func(member netip.Addr) nat.State { return all[member].State })
+	shared := plan.Shared(e.Config, p, func(member netip.Addr) nat.State { return all[member].State })
 	for f, name := range []string{"ipv4", "ipv6"} {
-		info.Sources = append(info.Sources, sourceShares(plan, f, name, gateway.Self(e.Config))...)
+		hasFamily := slices.ContainsFunc(shared.Addresses, func(a nat.Address) bool { return a.Addr.Is4() == (f == 0) })
+		if hasFamily || p.UplinkAddress { // of others' uplinks nothing is known
+			info.Sources = append(info.Sources, sourceShares(shared, f, name, gateway.Self(e.Config))...)
+		}
 	}
-	for _, a := range plan.Addresses {
+	for _, a := range shared.Addresses {
 		info.Addresses = append(info.Addresses, api.EgressAddressInfo{
 			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == gateway.Self(e.Config),
 			Sessions: counts.addresses[policyAddr{p.Name, a.Addr}],
@@ -125,12 +124,8 @@ func policyInfo(e *State, p overlay.EgressPolicy, all map[netip.Addr]gateway.Sta
 	return info
 }
 
-// sourceShares are who serves which part of the sources of a family that has addresses.
+// sourceShares are who serves which part of the sources of a family.
 func sourceShares(plan nat.Plan, f int, family string, here netip.Addr) (list []api.EgressSourcesInfo) {
-	hasFamily := slices.ContainsFunc(plan.Addresses, func(a nat.Address) bool { return a.Addr.Is4() == (f == 0) })
-	if !hasFamily {
-		return nil
-	}
 	counts := make(map[netip.Addr]int)
 	for _, way := range plan.Servers[f] {
 		if way.Here {

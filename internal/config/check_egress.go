@@ -76,7 +76,14 @@ func (c egressChecker) poolFamilies(path string, policy *egressPolicy) (families
 		return 0
 	}
 	for j, r := range policy.Pool {
-		if !r.First.IsValid() || c.file.failed[fmt.Sprintf("%s.pool[%d]", path, j)] {
+		at := fmt.Sprintf("%s.pool[%d]", path, j)
+		if policy.getsUplinkAddress() {
+			if j != slices.IndexFunc(policy.Pool, func(r poolRange) bool { return r.uplink }) && !c.file.failed[at] {
+				c.file.problem(at, "sources get the address of the uplink already", "write [uplink] alone, or addresses without it")
+			}
+			continue
+		}
+		if !r.First.IsValid() || c.file.failed[at] {
 			return 0
 		}
 		families |= familyOf(overlay.Member{Range: r.AddrRange})

@@ -87,7 +87,7 @@ func (c portForwardChecker) answersFor(r router, u uplink, addr netip.Addr) bool
 	}
 	return slices.ContainsFunc(e.Policies, func(p egressPolicy) bool {
 		return p.Router == r.Name && p.Uplink == u.Name && slices.ContainsFunc(p.Pool, func(n poolRange) bool {
-			return !n.First.IsValid() || n.First.Compare(addr) <= 0 && addr.Compare(n.Last) <= 0
+			return !n.uplink && (!n.First.IsValid() || n.First.Compare(addr) <= 0 && addr.Compare(n.Last) <= 0)
 		})
 	})
 }

@@ -47,7 +47,7 @@ type egressPolicy struct {
 	To             []network     `json:"to,omitempty" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"destinations outside the overlay, as in [198.51.100.0/24]; all when left out"`
 	Except         []network     `json:"except,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"destinations to which the sources go as they are"`
 	Gateways       objectName    `json:"gateways" jsonschema_description:"name of the group of gateways"`
-	Pool           []poolRange   `json:"pool" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses that sources get, as in [192.0.2.10-192.0.2.20, \"2001:db8::10\"]; at most 1024"`
+	Pool           []poolRange   `json:"pool" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"addresses that sources get, as in [192.0.2.10-192.0.2.20, \"2001:db8::10\"], at most 1024; or [uplink], that of the gateway's uplink"`
 	Uplink         objectName    `json:"uplink,omitempty" jsonschema_description:"name of the router's uplink at whose network the addresses are; needed where this edge is a gateway"`
 	AddressPooling string        `json:"addressPooling,omitempty" jsonschema:"default=paired,enum=paired,enum=arbitrary" jsonschema_description:"what of a source has one address of the pool: all of it, or each connection for itself"`
 	Mapping        string        `json:"mapping,omitempty" jsonschema:"default=address-and-port-dependent,enum=address-and-port-dependent,enum=endpoint-independent" jsonschema_description:"whether a source port becomes the same one for all destinations (RFC 4787 section 4.1)"`

@@ -52,7 +52,7 @@ func TestPolicyErrors(t *testing.T) {
 			`20:7: spec.egress.policies[0].router: is missing; add it: name of the router whose packets these are`,
 			`20:7: spec.egress.policies[0].vni: is missing; add it: virtual network identifier (VSID with nvgre), the same on every edge of the segment`,
 			`20:7: spec.egress.policies[0].gateways: is missing; add it: name of the group of gateways`,
-			`20:7: spec.egress.policies[0].pool: is missing; add it: addresses that sources get, as in [192.0.2.10-192.0.2.20, "2001:db8::10"]; at most 1024`}},
+			`20:7: spec.egress.policies[0].pool: is missing; add it: addresses that sources get, as in [192.0.2.10-192.0.2.20, "2001:db8::10"], at most 1024; or [uplink], that of the gateway's uplink`}},
 		{"name twice", withPolicy(good) + "    - {name: web, router: r, vni: 10, gateways: gws, pool: [198.51.100.11], uplink: wan}\n", []string{
 			`21:14: spec.egress.policies[1].name: policy "web" already exists (spec.egress.policies[0].name, line 20); names are unique`}},
 		{"name of a segment", strings.Replace(withPolicy(good), "name: blue", "name: egress-web", 1), []string{
@@ -119,6 +119,10 @@ func TestPoolErrors(t *testing.T) {
 	testErrors(t, append(cases, []errorCase{
 		{"too many together", pool("203.0.113.10-203.0.113.19, 100.64.0.0-100.64.3.255"), []string{
 			`20:72: spec.egress.policies[0].pool: the pool has more than 1024 addresses; give fewer, or make two policies`}},
+		{"uplink and others", pool("203.0.113.10, uplink, uplink, 203.0.113.11"), []string{
+			`20:73: spec.egress.policies[0].pool[0]: sources get the address of the uplink already; write [uplink] alone, or addresses without it`,
+			`20:95: spec.egress.policies[0].pool[2]: sources get the address of the uplink already; write [uplink] alone, or addresses without it`,
+			`20:103: spec.egress.policies[0].pool[3]: sources get the address of the uplink already; write [uplink] alone, or addresses without it`}},
 		{"within itself", pool("203.0.113.10-203.0.113.19, 203.0.113.30, 203.0.113.19"), []string{
 			`20:114: spec.egress.policies[0].pool[2]: 203.0.113.19 is already in a pool of the router (spec.egress.policies[0].pool[0], line 20); give each policy addresses of its own`}},
 		{"of two policies", more("203.0.113.20-203.0.113.30"), []string{

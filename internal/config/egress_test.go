@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,5 +167,19 @@ func TestGatewayMembers(t *testing.T) {
 		if got := e.Egress.Gateways[0].Members; len(got) != 2 || got[1] != netip.MustParseAddr("192.0.2.1") {
 			t.Errorf("%s: members %v", own, got)
 		}
+	}
+}
+
+// A pool may be the uplink's own address, which port forwards do not make one of a pool.
+func TestEgressUplinkAddress(t *testing.T) {
+	e := parseEdge(t, withPolicy("name: web, router: r, vni: 9, gateways: gws, pool: [uplink], uplink: wan, from: ['fd00::/64'], to: ['2001:db8:7::/48']"))
+	if p := e.Egress.Policies[0]; !p.UplinkAddress || p.Pool != nil || p.Uplink != "wan" {
+		t.Errorf("%+v", p)
+	}
+	forwards := `nat: {portForwards: [{protocol: tcp, address: 198.51.100.9, port: 80, to: 10.0.0.1}]}`
+	_, err := Parse("f", []byte(strings.Replace(withPolicy("name: web, router: r, vni: 9, gateways: gws, pool: [uplink], uplink: wan"),
+		"addresses: [198.51.100.2/24]", "addresses: [198.51.100.2/24], "+forwards, 1)))
+	if err == nil || !strings.Contains(err.Error(), `198.51.100.9 is neither an address of uplink "wan" nor in a pool at it`) {
+		t.Errorf("a forward of an address that nobody has: %v", err)
 	}
 }

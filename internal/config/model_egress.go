@@ -87,15 +87,24 @@ func (g gatewayGroup) model() overlay.GatewayGroup {
 
 func (p egressPolicy) model(s spec) overlay.EgressPolicy {
 	limit, inbound := p.limits(s.natSessions())
-	return overlay.EgressPolicy{
+	m := overlay.EgressPolicy{
 		Name: string(p.Name), Router: string(p.Router),
 		VNI: overlay.VNI(p.VNI), Tunnel: p.tunnel(), Remotes: p.edges(s), TEPs: each(p.TEPs, objectName.model),
 		From: models(p.From), To: each(p.To, network.model), Except: each(p.Except, network.model),
-		Gateways: string(p.Gateways), Pool: each(p.Pool, poolRange.model), Uplink: string(p.Uplink),
+		Gateways: string(p.Gateways), Uplink: string(p.Uplink), UplinkAddress: p.getsUplinkAddress(),
 		PerConnection: p.AddressPooling == addressPoolingArbitrary,
 		Independent:   p.Mapping == endpointIndependent, Open: p.Filtering == endpointIndependent,
 		Ports: p.Ports.PortRange, Limit: limit, InboundLimit: inbound,
 	}
+	if !m.UplinkAddress {
+		m.Pool = each(p.Pool, poolRange.model)
+	}
+	return m
+}
+
+// getsUplinkAddress reports whether sources get the address of their gateway's uplink.
+func (p egressPolicy) getsUplinkAddress() bool {
+	return slices.ContainsFunc(p.Pool, func(r poolRange) bool { return r.uplink })
 }
 
 // edges are the remotes of a policy: those that are listed, or all that have a name, and

@@ -11,10 +11,20 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// poolRange is one address that sources may get, or a range of them.
-type poolRange struct{ overlay.AddrRange }
+// uplinkPool is the word of a pool that has no addresses: sources get that of their gateway's uplink.
+const uplinkPool = "uplink"
+
+// poolRange is one address that sources may get, or a range of them; or the word uplinkPool.
+type poolRange struct {
+	overlay.AddrRange
+	uplink bool
+}
 
 func (r *poolRange) parse(text string) *problem {
+	if text == uplinkPool {
+		r.uplink = true
+		return nil
+	}
 	from, to, cut := strings.Cut(text, "-")
 	if !cut {
 		to = from
@@ -56,6 +66,9 @@ func parsePoolAddress(text string) (netip.Addr, *problem) {
 
 // String is the range as it is written.
 func (r poolRange) String() string {
+	if r.uplink {
+		return uplinkPool
+	}
 	if r.First == r.Last {
 		return r.First.String()
 	}
@@ -66,7 +79,7 @@ func (r poolRange) model() overlay.AddrRange { return r.AddrRange }
 
 // JSONSchema is called by the reflector.
 func (poolRange) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Pattern: `^[0-9A-Fa-f.:]+( *- *[0-9A-Fa-f.:]+)?$`}
+	return &jsonschema.Schema{Type: "string", Pattern: `^(uplink|[0-9A-Fa-f.:]+( *- *[0-9A-Fa-f.:]+)?)$`}
 }
 
 // memberRef is an edge, perhaps this one: its name, or one of its tunnel endpoints. A

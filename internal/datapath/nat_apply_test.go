@@ -383,3 +383,31 @@ func TestLease(t *testing.T) {
 		}
 	}
 }
+
+// A policy that translates to the uplink's own address has packets for it be asked about sessions, as the uplink's own translation has;
+// without either they are the edge's.
+func TestPolicyOfUplinkAddress(t *testing.T) {
+	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
+		tables.Egress = slices.DeleteFunc(tables.Egress, func(e fib.Egress) bool { return e.Name == "uplink/up" })
+		tables.PortForwards = nil
+	})
+	check := func(when string, want bool) {
+		t.Helper()
+		for _, a := range []string{uplink4, uplink6} {
+			if segment, behind := w.local(t, a); segment != "up" || behind != want {
+				t.Errorf("%s: %s is of segment %q, for others %t", when, a, segment, behind)
+			}
+		}
+	}
+	check("with a pool", false)
+	web := natEgress(&w.tables, "web")
+	pool, owned := web.Pool, web.Owned
+	web.Pool, web.Owned = [2][]netip.Addr{{addr(uplink4)}, {addr(uplink6)}}, nil
+	w.apply(t)
+	check("with the uplink's address", true)
+	must(t, w.dp.Egress.SteerEgress(w.tables.Egress))
+	check("after a failover", true)
+	web.Pool, web.Owned = pool, owned
+	w.apply(t)
+	check("with a pool again", false)
+}

@@ -122,11 +122,16 @@ func (eg *Egress) planPortForwards(list []fib.Forward, p *plan) error {
 	return nil
 }
 
-// planUplinks marks the addresses of uplinks that translate to them.
+// planUplinks marks the addresses of uplinks that they, or policies, translate to.
 func (eg *Egress) planUplinks(t fib.Tables, p *plan) {
 	translating := map[string]bool{}
 	for _, e := range t.Egress {
 		translating[e.Uplink] = translating[e.Uplink] || e.Segment == ""
+		for _, addr := range slices.Concat(e.Pool[0], e.Pool[1]) {
+			if key := localKey(eg.numbers.names.routeIDs[e.Router], addr); eg.own[key] {
+				p.locals[key] |= localNAT
+			}
+		}
 	}
 	for _, s := range t.Segments {
 		if s.Gateway == nil || !translating[s.Name] {

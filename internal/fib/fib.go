@@ -115,8 +115,8 @@ type Egress struct {
 	// takes them over from a process that has ended.
 	Leased bool
 	// Kept are gateways, by their first addresses, whose flows stay with them while those
-	// are in the flow cache: draining ones that still answer for addresses. At most
-	// MaxGateways.
+	// are in the flow cache: draining ones that still answer for addresses, and those that translate
+	// to addresses of their own. At most MaxGateways.
 	Kept []netip.Addr
 	// Ways of the buckets, by family.
 	Ways [2][EgressBuckets]EgressNexthop

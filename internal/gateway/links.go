@@ -62,7 +62,8 @@ func described(e overlay.Edge, links []replica.Link) []replica.Link {
 	return links
 }
 
-// audiences are the links that hear of the sessions of a policy, by the tag of its name.
+// audiences are the links that hear of the sessions of a policy, by the tag of its name. Of sessions with the address of an
+// uplink nobody hears: it is this gateway's alone.
 func audiences(e overlay.Edge) map[uint32][]replica.ID {
 	all := make(map[uint32][]replica.ID)
 	if e.Egress == nil {
@@ -70,7 +71,7 @@ func audiences(e overlay.Edge) map[uint32][]replica.ID {
 	}
 	for _, p := range e.Egress.Policies {
 		for _, g := range e.Egress.Gateways {
-			if g.Name != p.Gateways {
+			if g.Name != p.Gateways || p.UplinkAddress {
 				continue
 			}
 			for _, l := range groupLinks(e, g) {

@@ -66,9 +66,10 @@ type Plan struct {
 	Owned   []netip.Addr
 	Servers [2][Buckets]Server
 	// Kept are other gateways, with which the flows stay that they have: they drain, and
-	// still answer for their addresses.
+	// still answer for their addresses; or these do not move.
 	Kept []netip.Addr
-	// Addresses are all of the policy's, sorted, the families one after the other.
+	// Addresses are all of the policy's, sorted, the families one after the other. Where sources become the address
+	// of an uplink they are this gateway's.
 	Addresses []Address
 }
 
@@ -80,10 +81,15 @@ type Plan struct {
 // leaves its addresses to the others, and takes them back when it returns, without any other
 // moving. A draining member keeps its addresses there, and sources go to those of the others.
 // Where nobody serves, draining members go on.
-func NewPlan(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, state func(netip.Addr) State) Plan {
+//
+// own are the addresses of the policy's uplink at self by family, which count where p.UplinkAddress is set.
+func NewPlan(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, own [2]netip.Addr, state func(netip.Addr) State) Plan {
 	members := make([]member, len(g.Members))
 	for i, addr := range g.Members {
 		members[i] = member{addr, digest(addr), state(addr)}
+	}
+	if p.UplinkAddress {
+		return newUplinkPlan(g, members, self, own)
 	}
 	var plan Plan
 	for f, addrs := range Expand(p.Pool) {

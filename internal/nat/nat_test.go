@@ -80,6 +80,7 @@ type world struct {
 	policy overlay.EgressPolicy
 	group  overlay.GatewayGroup
 	states map[netip.Addr]State
+	own    map[netip.Addr][2]netip.Addr // of uplinks
 }
 
 func gatewayAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, 113, byte(i + 1)}) }
@@ -105,7 +106,9 @@ func newWorld(mode overlay.GatewayMode, gateways, v4, v6 int) world {
 
 func (w world) state(a netip.Addr) State { return w.states[a] }
 
-func (w world) plan(self netip.Addr) Plan { return NewPlan(w.policy, w.group, self, w.state) }
+func (w world) plan(self netip.Addr) Plan {
+	return NewPlan(w.policy, w.group, self, w.own[self], w.state)
+}
 
 // random worlds, with states.
 func randomWorld(r *rand.Rand) world {

@@ -90,6 +90,9 @@ type EgressPolicy struct {
 	// the network of Uplink.
 	Pool   []AddrRange
 	Uplink string
+	// UplinkAddress has sources become the address of the uplink of the gateway that serves them, one a
+	// family. Pool is empty then. Such sessions are of use to no other gateway, and are not replicated.
+	UplinkAddress bool
 	// PerConnection spreads the connections of a source over the pool; otherwise it has
 	// the same address for all, while that has ports left.
 	PerConnection bool

@@ -74,7 +74,7 @@ func Egresses(e overlay.Edge, v host.State, state func(netip.Addr) nat.State) (l
 			if slices.Equal(g.Members, []netip.Addr{self}) {
 				stands = func(netip.Addr) nat.State { return uplinkState(uplinkProblem(e, v, p)) }
 			}
-			list = append(list, policyEgress(p, g, self, stands))
+			list = append(list, policyEgress(e, p, g, stands))
 		}
 	}
 	for _, r := range e.Routers {
@@ -97,8 +97,36 @@ func groupOf(e overlay.Egress, p overlay.EgressPolicy) overlay.GatewayGroup {
 	return overlay.GatewayGroup{}
 }
 
-func policyEgress(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, state func(netip.Addr) nat.State) fib.Egress {
-	out := planned(nat.NewPlan(p, g, self, state))
+// Shared is how the gateways of a policy of e share the work.
+func Shared(e overlay.Edge, p overlay.EgressPolicy, state func(netip.Addr) nat.State) nat.Plan {
+	return nat.NewPlan(p, groupOf(*e.Egress, p), e.Underlay.Local()[0].Addr, uplinkAddresses(e, p), state)
+}
+
+// uplinkAddresses are the first of each family of p's uplink.
+func uplinkAddresses(e overlay.Edge, p overlay.EgressPolicy) (own [2]netip.Addr) {
+	for _, r := range e.Routers {
+		for _, u := range r.Uplinks {
+			if r.Name != p.Router || u.Name != p.Uplink {
+				continue
+			}
+			for _, a := range slices.Backward(u.Addresses) {
+				own[family(a.Addr())] = a.Addr()
+			}
+		}
+	}
+	return own
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
+}
+
+func policyEgress(e overlay.Edge, p overlay.EgressPolicy, g overlay.GatewayGroup, state func(netip.Addr) nat.State) fib.Egress {
+	self := e.Underlay.Local()[0].Addr
+	out := planned(Shared(e, p, state))
 	out.Name, out.Router, out.Segment = p.Name, p.Router, p.SegmentName()
 	out.PerConnection, out.Independent, out.Open = p.PerConnection, p.Independent, p.Open
 	out.Ports, out.Limit, out.InboundLimit = p.Ports, p.Limit, p.InboundLimit
@@ -129,7 +157,7 @@ func uplinkEgress(r overlay.Router, u overlay.Uplink, self netip.Addr) fib.Egres
 		}
 	}
 	alone := overlay.GatewayGroup{Mode: overlay.ActiveStandby, Members: []netip.Addr{self}}
-	out := planned(nat.NewPlan(own, alone, self, func(netip.Addr) nat.State { return nat.Serving }))
+	out := planned(nat.NewPlan(own, alone, self, [2]netip.Addr{}, func(netip.Addr) nat.State { return nat.Serving }))
 	out.Owned = nil // it answers for them as any uplink does
 	out.Name, out.Router, out.Uplink = UplinkEgress(u.Name), r.Name, u.Name
 	out.Ports, out.Limit, out.InboundLimit = u.NAT.Ports, u.NAT.Limit, u.NAT.InboundLimit

@@ -252,3 +252,37 @@ func TestSizesAgree(t *testing.T) {
 		t.Errorf("%d and %d buckets, %d and %d gateways", nat.Buckets, fib.EgressBuckets, overlay.MaxGateways, fib.MaxGateways)
 	}
 }
+
+// A gateway gives the first address of each family of its own uplink, answers for none besides, and leaves flows with the other
+// one while that is there.
+func TestTranslateToUplinkAddress(t *testing.T) {
+	e, v := egressEdge(), gatewayState()
+	e.Routers[0].Uplinks[0].Addresses = []netip.Prefix{prefix("198.51.100.2/24"), prefix("198.51.100.3/24"), prefix("2001:db8:51::2/64"), prefix("2001:db8:51::3/64")}
+	p := &e.Egress.Policies[0]
+	p.Pool, p.UplinkAddress = nil, true
+	pool := [2][]netip.Addr{{addr("198.51.100.2")}, {addr("2001:db8:51::2")}}
+	for _, c := range []struct {
+		b    nat.State
+		kept []netip.Addr
+		ways map[string]int
+	}{
+		{nat.Gone, nil, map[string]int{"here": 256}},
+		{nat.Draining, []netip.Addr{remoteB}, map[string]int{"here": 256}},
+		{nat.Serving, []netip.Addr{remoteB}, map[string]int{remoteB.String(): 256}},
+	} {
+		var tables fib.Tables
+		Translate(&tables, e, v, states(c.b, nat.Serving))
+		got := tables.Egress[0]
+		for f := range got.Ways {
+			if d := cmp.Diff(c.ways, paths(got, f)); d != "" {
+				t.Errorf("the other is %s: %s", c.b, d)
+			}
+		}
+		got.Ways = [2][fib.EgressBuckets]fib.EgressNexthop{}
+		want := fib.Egress{Name: "web", Router: "tenant", Segment: "egress-web", Uplink: "wan", PerConnection: true, Independent: true, Open: true,
+			Ports: overlay.PortRange{First: 2000, Last: 2009}, Limit: 3, Pool: pool, Kept: c.kept, Leased: true}
+		if d := cmp.Diff(want, got, sameAddr); d != "" {
+			t.Errorf("the other is %s (-want +got):\n%s", c.b, d)
+		}
+	}
+}
