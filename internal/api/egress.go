@@ -45,7 +45,9 @@ type EgressPolicyInfo struct {
 	Limit          uint32              `json:"limit"` // sessions of a source, 0: none
 	Sessions       int                 `json:"sessions"`
 	Sources        []EgressSourcesInfo `json:"sources"`
-	// Addresses are those of the pool.
+	// UplinkAddress: there is no pool, and sources get the address of the uplink of their gateway.
+	UplinkAddress bool `json:"uplink_address,omitempty"`
+	// Addresses are those of the pool, or of this gateway's uplink.
 	Addresses []EgressAddressInfo `json:"addresses"`
 }
 

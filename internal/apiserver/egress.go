@@ -100,7 +100,7 @@ func policyInfo(e *State, p overlay.EgressPolicy, all map[netip.Addr]gateway.Sta
 	info := api.EgressPolicyInfo{
 		Name: p.Name, Router: p.Router, VNI: p.VNI, Gateways: p.Gateways, Uplink: p.Uplink, Matches: matches(e.Rules.Egress, p.Name), Except: p.Except,
 		Mapping: "address-and-port-dependent", AddressPooling: "paired", Ports: p.Ports, Limit: p.Limit, Sessions: counts.policies[p.Name],
-		Sources: []api.EgressSourcesInfo{}, Addresses: []api.EgressAddressInfo{},
+		UplinkAddress: p.UplinkAddress, Sources: []api.EgressSourcesInfo{}, Addresses: []api.EgressAddressInfo{},
 	}
 	if p.Independent {
 		info.Mapping = "endpoint-independent"

@@ -34,11 +34,13 @@ type EgressGatewaySpec struct {
 	// +optional
 	Mode GatewayMode `json:"mode,omitempty"`
 
-	// addresses are what policies may give to pods: addresses, ranges as in 192.0.2.10-192.0.2.20, and networks.
+	// addresses are what policies may give to pods: addresses, ranges as in 192.0.2.10-192.0.2.20, and networks. Policies whose
+	// address is of type Node need none.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
-	Addresses []AddressRange `json:"addresses"`
+	// +optional
+	Addresses []AddressRange `json:"addresses,omitempty"`
 
 	// uplink is where packets leave.
 	Uplink Uplink `json:"uplink"`
@@ -168,6 +170,9 @@ type GatewayNode struct {
 	// addresses are those that the node answers for.
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
+	// ownAddresses are those of the node's uplink with which pods leave there now, of policies whose address is of type Node.
+	// +optional
+	OwnAddresses []string `json:"ownAddresses,omitempty"`
 }
 
 // NodeState is how a node of a gateway stands.

@@ -97,6 +97,9 @@ type NodeGateway struct {
 	// addresses are those that the node answers for.
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
+	// ownAddresses are those of the node's uplink with which pods leave there now, of policies whose address is of type Node.
+	// +optional
+	OwnAddresses []string `json:"ownAddresses,omitempty"`
 	// others are the states of the other members, as the node sees them.
 	// +listType=map
 	// +listMapKey=name

@@ -79,7 +79,7 @@ type EgressPolicySpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	Gateway string `json:"gateway"`
 
-	// address says which addresses the pods get. They are this policy's alone.
+	// address says which addresses the pods get. They are this policy's alone, but those of nodes.
 	// +kubebuilder:default={type: Pool}
 	// +optional
 	Address PolicyAddress `json:"address,omitempty,omitzero"`
@@ -114,10 +114,11 @@ type EgressPolicySpec struct {
 
 // PolicyAddress says which addresses pods of a policy get.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.fixed) && !has(self.count) : !has(self.fixed)",message="fixed addresses are given with type Fixed, and only then; count only with type Pool"
+// +kubebuilder:validation:XValidation:rule="has(self.fixed) == (self.type == 'Fixed') && (self.type == 'Pool' || !has(self.count))",message="fixed addresses are given with type Fixed, and only then; count only with type Pool"
 type PolicyAddress struct {
-	// type is Pool: the controller chooses among the gateway's addresses; or Fixed.
-	// +kubebuilder:validation:Enum=Pool;Fixed
+	// type is Pool: the controller chooses among the gateway's addresses; Fixed: these; or Node: that of the uplink of the gateway's
+	// node that serves the pod, of each family of which the gateway has a next hop. Connections end there with the node.
+	// +kubebuilder:validation:Enum=Pool;Fixed;Node
 	Type AddressType `json:"type"`
 
 	// count is how many addresses of each family the gateway has are taken from the pool; 1 when left out.
@@ -143,6 +144,7 @@ type AddressType string
 const (
 	AddressPool  AddressType = "Pool"
 	AddressFixed AddressType = "Fixed"
+	AddressNode  AddressType = "Node"
 )
 
 // NoGateway is what becomes of packets without a gateway.
@@ -174,7 +176,7 @@ type EgressPolicyStatus struct {
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
 
-	// addressList is addresses for people.
+	// addressList is addresses for people, or Node.
 	// +optional
 	AddressList string `json:"addressList,omitempty"`
 

@@ -66,12 +66,18 @@ func gatewayOf(node string, g api.GatewayGroupInfo, own int, p plan.Plan, info a
 	n := v1alpha1.NodeGateway{Gateway: p.Gateways[g.Name], State: cmp.Or(states[g.Members[own].State], v1alpha1.Unknown), Message: g.Members[own].Why}
 	for _, e := range info.Policies {
 		for _, a := range e.Addresses {
-			if e.Gateways == g.Name && a.Here {
+			switch {
+			case e.Gateways != g.Name || !a.Here:
+			case !e.UplinkAddress:
 				n.Addresses = append(n.Addresses, a.Address.String())
+			case a.Server == g.Members[own].Address: // policies have the same
+				n.OwnAddresses = append(n.OwnAddresses, a.Address.String())
 			}
 		}
 	}
 	slices.Sort(n.Addresses)
+	slices.Sort(n.OwnAddresses)
+	n.OwnAddresses = slices.Compact(n.OwnAddresses)
 	for i, m := range g.Members {
 		if i != own {
 			n.Others = append(n.Others, v1alpha1.GatewayNode{Name: cmp.Or(p.Remotes[m.Address], m.Name), State: cmp.Or(states[m.State], v1alpha1.Unknown), Message: m.Why})

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,5 +78,26 @@ func TestReportOfPasswords(t *testing.T) {
 		if got := s.Conditions[0]; got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonPassword || got.Message != c.want {
 			t.Errorf("%+v, want %s", got, c.want)
 		}
+	}
+}
+
+// Own addresses are told while the node gives them, each once, and apart from those that move.
+func TestReportOfOwnAddresses(t *testing.T) {
+	own, other, addr := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")
+	uplink := func(name string, server netip.Addr) api.EgressPolicyInfo {
+		return api.EgressPolicyInfo{Name: name, Gateways: "g_out", UplinkAddress: true, Addresses: []api.EgressAddressInfo{{Address: addr, Owner: own, Server: server, Here: true}}}
+	}
+	f := Found{Egress: api.EgressInfo{
+		Policies: []api.EgressPolicyInfo{uplink("a", own), uplink("b", own), {Name: "c", Gateways: "g_out", Addresses: []api.EgressAddressInfo{{Address: netip.MustParseAddr("198.51.100.20"), Here: true}}}},
+		Groups:   []api.GatewayGroupInfo{{Name: "g_out", Members: []api.GatewayInfo{{Address: other}, {Address: own, Self: true}}}},
+	}}
+	p := plan.Plan{Gateways: map[string]string{"g_out": "out"}}
+	g := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Gateways[0]
+	if strings.Join(g.OwnAddresses, " ") != addr.String() || strings.Join(g.Addresses, " ") != "198.51.100.20" {
+		t.Errorf("it has %v, and of its own %v", g.Addresses, g.OwnAddresses)
+	}
+	f.Egress.Policies = []api.EgressPolicyInfo{uplink("a", netip.Addr{})}
+	if g := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Gateways[0]; len(g.OwnAddresses) > 0 {
+		t.Errorf("another one serves, and it has %v", g.OwnAddresses)
 	}
 }

@@ -80,7 +80,13 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 		return
 	}
 	list := Ranges(g)
-	if p.spec.Address.Type == v1alpha1.AddressFixed {
+	switch {
+	case p.takesNone():
+		return
+	case len(g.Spec.Addresses) == 0:
+		p.refuse = refusal{"NoAddresses", fmt.Sprintf("EgressGateway %s has no addresses: add spec.addresses to it, or have the policy's spec.address be of type Node", g.Name)}
+		return
+	case p.spec.Address.Type == v1alpha1.AddressFixed:
 		a.fix(p, list, taken)
 		return
 	}
@@ -119,6 +125,14 @@ func (a *assessment) fix(p *policy, list []netipx.IPRange, taken map[netip.Addr]
 
 func wants(p *policy) int32 { return max(1, p.spec.Address.Count) }
 
+// takesAny reports whether the policy takes whatever addresses are free.
+func (p *policy) takesAny() bool {
+	return p.spec.Address.Type != v1alpha1.AddressFixed && !p.takesNone()
+}
+
+// takesNone reports whether pods of the policy get addresses of nodes.
+func (p *policy) takesNone() bool { return p.spec.Address.Type == v1alpha1.AddressNode }
+
 func family(a netip.Addr) int {
 	if a.Is4() {
 		return 0
@@ -129,7 +143,7 @@ func family(a netip.Addr) int {
 // fill takes from the pool what a policy lacks.
 func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 	g := a.gateways[p.spec.Gateway]
-	if g == nil || p.spec.Address.Type == v1alpha1.AddressFixed {
+	if g == nil || !p.takesAny() {
 		return
 	}
 	var count [2]int32

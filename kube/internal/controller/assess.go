@@ -142,11 +142,11 @@ func (a *assessment) standing(gateway, node string) v1alpha1.GatewayNode {
 			continue
 		}
 		if g.node == node && s.State == v1alpha1.Unknown {
-			s.State, s.Message, s.Addresses = g.State, g.Message, g.Addresses
+			s.State, s.Message, s.Addresses, s.OwnAddresses = g.State, g.Message, g.Addresses, g.OwnAddresses
 		}
 		for _, other := range g.Others {
 			if other.Name == node && other.State == v1alpha1.Gone && g.node != node {
-				s.State, s.Message, s.Addresses = v1alpha1.Gone, cmp.Or(other.Message, "gone to node "+g.node), nil
+				s.State, s.Message, s.Addresses, s.OwnAddresses = v1alpha1.Gone, cmp.Or(other.Message, "gone to node "+g.node), nil, nil
 				return s
 			}
 		}
@@ -226,6 +226,9 @@ func (p *policy) take(pods *alike, owner map[*alike]*policy) {
 func (a *assessment) conclude(p *policy) {
 	s := p.status
 	s.ObservedGeneration, s.AddressList = p.Generation, strings.Join(s.Addresses, ",")
+	if p.takesNone() {
+		s.AddressList = string(v1alpha1.AddressNode)
+	}
 	s.Pods = 0
 	for _, n := range p.on {
 		s.Pods += int32(n)

@@ -299,7 +299,10 @@ func (m *maker) policies() (list []object) {
 		}
 		p := object{
 			"name": c.EdgeName, "router": router, "vni": c.status.VNI, "from": []string{c.EdgeName},
-			"gateways": edgeName("g", c.gateway.Name), "pool": slices.Sorted(slices.Values(c.status.Addresses)),
+			"gateways": edgeName("g", c.gateway.Name), "pool": slices.Sorted(slices.Values(c.addresses())),
+		}
+		if c.ofNode() {
+			p["pool"] = []string{"uplink"}
 		}
 		if to := c.served(); len(to) > 0 {
 			p["to"] = Texts(to)

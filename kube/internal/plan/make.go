@@ -96,7 +96,7 @@ type concern struct {
 func (c *concern) inFile() bool { return c.gateway != nil && c.accepted() && c.refused == "" }
 
 func (c *concern) accepted() bool {
-	return c.status.VNI != 0 && len(c.status.Addresses) > 0 && len(c.members) > 0 && (len(c.spec.To) == 0 || len(c.served()) > 0)
+	return c.status.VNI != 0 && c.families() != Families{} && len(c.members) > 0 && (len(c.spec.To) == 0 || len(c.served()) > 0)
 }
 
 // served are the destinations of a family of which the policy has an address.
@@ -105,11 +105,20 @@ func (c *concern) served() []netip.Prefix {
 }
 
 // has reports whether the policy has an address of the family of a destination.
-func (c *concern) has(to netip.Prefix) bool {
-	return slices.ContainsFunc(c.status.Addresses, func(text string) bool {
-		a, err := netip.ParseAddr(text)
-		return err == nil && a.Is4() == to.Addr().Is4()
-	})
+func (c *concern) has(to netip.Prefix) bool { return c.families().Has(to.Addr()) }
+
+// families are those of which the policy has an address.
+func (c *concern) families() Families { return FamiliesOf(c.spec, c.status, c.gateway) }
+
+// ofNode reports whether pods get the address of the gateway's node.
+func (c *concern) ofNode() bool { return c.spec.Address.Type == v1alpha1.AddressNode }
+
+// addresses are those of the policy alone.
+func (c *concern) addresses() []string {
+	if c.ofNode() {
+		return nil // what it had before
+	}
+	return c.status.Addresses
 }
 
 // steer is none without pods. What the edge has no policy for is held here: packets of pods that a later policy selects too would
@@ -203,7 +212,7 @@ func (m *maker) problem(c *concern) string {
 		return fmt.Sprintf("there is no EgressGateway %s", name)
 	case len(c.members) == 0:
 		return fmt.Sprintf("EgressGateway %s has no nodes, or none that is known and no gateway's with another uplink", name)
-	case len(c.status.Addresses) == 0 || c.status.VNI == 0:
+	case c.families() == Families{} || c.status.VNI == 0:
 		return "it has no addresses yet"
 	case !c.accepted():
 		return "it has no address of the family of its destinations"
@@ -241,7 +250,11 @@ func (m *maker) broken(g *v1alpha1.EgressGateway) string {
 	}
 	for _, c := range m.concerns {
 		if c.inFile() && c.Member {
-			if problem := carries(addrs, c.status.Addresses); problem != "" {
+			pool := c.addresses()
+			if c.ofNode() {
+				pool = u.NextHops // of whose families the uplink needs an address
+			}
+			if problem := carries(addrs, pool); problem != "" {
 				return fmt.Sprintf("interface %s, the uplink of EgressGateway %s, %s: policy %s", u.Interface, name, problem, c.Key)
 			}
 		}

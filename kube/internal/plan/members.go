@@ -112,7 +112,7 @@ func apart(list []*concern) {
 		if first, taken := vnis[c.status.VNI]; taken {
 			c.refused = fmt.Sprintf("its VNI %d is that of policy %s", c.status.VNI, first)
 		}
-		for _, a := range c.status.Addresses {
+		for _, a := range c.addresses() {
 			if first, taken := addresses[a]; taken {
 				c.refused = fmt.Sprintf("its address %s is that of policy %s", a, first)
 			}
@@ -121,7 +121,7 @@ func apart(list []*concern) {
 			continue
 		}
 		vnis[c.status.VNI] = c.Key
-		for _, a := range c.status.Addresses {
+		for _, a := range c.addresses() {
 			addresses[a] = c.Key
 		}
 	}

@@ -26,6 +26,8 @@ func TestKinds(t *testing.T) {
 	for name, o := range map[string]struct{ kind, spec, refused string }{
 		"gateway":                  {"EgressGateway", goodGateway, ""},
 		"gateway without nodes":    {"EgressGateway", `{addresses: [198.51.100.20], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "spec.nodes: Required value"},
+		"gateway without any":      {"EgressGateway", `{nodes: {}, uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, ""},
+		"empty addresses":          {"EgressGateway", `{nodes: {}, addresses: [], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "should have at least 1 items"},
 		"no address":               {"EgressGateway", `{nodes: {}, addresses: [all], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "must be an address, a range FIRST-LAST, or a network"},
 		"half a range":             {"EgressGateway", `{nodes: {}, addresses: [198.51.100.20-], uplink: {interface: eth1, nextHops: [198.51.100.1]}}`, "must be an address"},
 		"next hop of words":        {"EgressGateway", `{nodes: {}, addresses: [198.51.100.20], uplink: {interface: eth1, nextHops: [router]}}`, "must be addresses"},
@@ -49,6 +51,11 @@ func TestKinds(t *testing.T) {
 		"a network with a host":    {"EgressPolicy", `{gateway: out, to: [203.0.113.1/24]}`, "must be a network without bits of a host"},
 		"fixed without addresses":  {"EgressPolicy", `{gateway: out, address: {type: Fixed}}`, "fixed addresses are given with type Fixed, and only then"},
 		"pool with addresses":      {"EgressPolicy", `{gateway: out, address: {type: Pool, fixed: [198.51.100.20]}}`, "fixed addresses are given with type Fixed, and only then"},
+		"address of the node":      {"EgressPolicy", `{gateway: out, address: {type: Node}}`, ""},
+		"node with addresses":      {"EgressPolicy", `{gateway: out, address: {type: Node, fixed: [198.51.100.20]}}`, "fixed addresses are given with type Fixed, and only then"},
+		"node with a count":        {"EgressPolicy", `{gateway: out, address: {type: Node, count: 2}}`, "count only with type Pool"},
+		"fixed with a count":       {"EgressPolicy", `{gateway: out, address: {type: Fixed, fixed: [198.51.100.20], count: 2}}`, "count only with type Pool"},
+		"no such address":          {"EgressPolicy", `{gateway: out, address: {type: Any}}`, `supported values: "Pool", "Fixed", "Node"`},
 		"priority below":           {"EgressPolicy", `{gateway: out, priority: -1}`, "greater than or equal to 0"},
 		"cluster policy":           {"ClusterEgressPolicy", `{gateway: out, namespaces: {matchLabels: {team: a}}}`, ""},
 	} {
