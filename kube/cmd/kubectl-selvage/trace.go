@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/trace"
+	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/commandline"
 	"github.com/selvage/selvage/kube/internal/plan"
 	"github.com/selvage/selvage/kube/internal/why"
@@ -143,11 +144,14 @@ func (k *cluster) follow(ctx context.Context, t *traced, packet string) error {
 		}
 		src, _ = trace.Addrs(frame)
 	}
-	last := t.Edges[len(t.Edges)-1]
+	last, known := t.Edges[len(t.Edges)-1], t.Why.Policy.Addresses
+	if t.Why.Policy.AddressType == string(v1alpha1.AddressNode) {
+		known = t.Why.Addresses
+	}
 	switch {
 	case !src.IsValid():
 		return fmt.Errorf("the packet does not leave the edge of node %s: %s", last.Node, last.Trace.Verdict)
-	case !slices.Contains(t.Why.Policy.Addresses, src.String()):
+	case !slices.Contains(known, src.String()):
 		return fmt.Errorf("the packet leaves the edge of node %s as %s, which is no address of the policy", last.Node, src)
 	}
 	t.LeavesAs = src.String()

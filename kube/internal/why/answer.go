@@ -62,7 +62,8 @@ type Policy struct {
 	To            []string           `json:"to,omitempty"`
 	Except        []string           `json:"except,omitempty"`
 	Excepts       bool               `json:"excepts,omitempty"` // the destination
-	Addresses     []string           `json:"addresses"`
+	AddressType   string             `json:"addressType"`
+	Addresses     []string           `json:"addresses"` // none where those of nodes are taken
 	WhenNoGateway string             `json:"whenNoGateway"`
 	Conditions    []metav1.Condition `json:"conditions"`
 }
@@ -90,7 +91,7 @@ type GatewayNode struct {
 	Name      string   `json:"name"`
 	State     string   `json:"state"`
 	Message   string   `json:"message,omitempty"`
-	Addresses []string `json:"addresses,omitempty"` // of the policy, for which it answers
+	Addresses []string `json:"addresses,omitempty"` // of the policy, for which it answers; or its own, with which pods leave there now
 	Lacks     string   `json:"lacks,omitempty"`     // what its tables lack of the policy
 }
 

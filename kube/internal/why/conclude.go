@@ -3,13 +3,13 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/plan"
 )
 
 // conclude says what becomes of packets that a policy decides about, and what is not as it should be.
@@ -22,8 +22,13 @@ func (e *explainer) conclude() {
 	lost, byNode := e.lost()
 	if lost == "" {
 		e.owners()
-		e.families()
-		e.Summary = fmt.Sprintf("%s leaves as %s: %s decides, by gateway %s", e.subject(), strings.Join(e.Addresses, " or "), e.decider.title(), e.Gateway.Name)
+		e.lacked()
+		as := strings.Join(e.Addresses, " or ")
+		if as == "" {
+			as = "a node of the gateway"
+			e.Problems = append(e.Problems, "no node of gateway "+e.Gateway.Name+" says yet with which address pods leave there")
+		}
+		e.Summary = fmt.Sprintf("%s leaves as %s: %s decides, by gateway %s%s", e.subject(), as, e.decider.title(), e.Gateway.Name, e.givers())
 		return
 	}
 	e.Problems = append(e.Problems, e.decider.title()+": "+lost)
@@ -38,16 +43,16 @@ func (e *explainer) conclude() {
 // lost is why the pod leaves by no gateway, "" when it does; byNode reports whether it leaves by its node then. A policy for all
 // destinations that has no address of a family is in the edge's file, where nothing of that family leaves.
 func (e *explainer) lost() (why string, byNode bool) {
-	c := e.decider
+	c, has := e.decider, e.families()
 	byNode = c.spec.WhenNoGateway == v1alpha1.NoGatewayNode
 	switch {
 	case e.Gateway == nil:
 		return "there is no EgressGateway " + c.spec.Gateway, byNode
-	case c.status.VNI == 0 || len(c.status.Addresses) == 0:
+	case c.status.VNI == 0 || has == plan.Families{}:
 		return "it has no addresses yet", byNode
-	case len(e.Addresses) == 0 && e.to.IsValid():
+	case e.to.IsValid() && !has.Has(e.to):
 		return "it has no address of " + family(e.to), byNode && len(c.spec.To) > 0
-	case len(e.Addresses) == 0:
+	case !slices.ContainsFunc(e.pod.Addresses, has.Has):
 		return "it has no address of the pod's families", byNode && len(c.spec.To) > 0
 	case e.Gateway.Serving == 0:
 		return "no node of gateway " + e.Gateway.Name + " serves", byNode
@@ -55,9 +60,25 @@ func (e *explainer) lost() (why string, byNode bool) {
 	return "", false
 }
 
+// givers are the nodes whose own addresses the pod gets, in words, "" where it gets others.
+func (e *explainer) givers() string {
+	var names []string
+	for _, n := range e.Gateway.Nodes {
+		if e.decider.ofNode() && slices.ContainsFunc(n.Addresses, func(a string) bool { return slices.Contains(e.Addresses, a) }) {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", which gives the address of its node " + strings.Join(names, " or ")
+}
+
 // inFile reports whether the edge may have the policy for what is asked about: it drops packets then, and otherwise the node does.
 func (e *explainer) inFile() bool {
-	return e.Gateway != nil && e.decider.status.VNI != 0 && len(e.decider.status.Addresses) > 0 && (len(e.given()) > 0 || len(e.decider.spec.To) == 0)
+	has := e.families()
+	given := e.to.IsValid() && has.Has(e.to) || !e.to.IsValid() && slices.ContainsFunc(e.pod.Addresses, has.Has)
+	return e.Gateway != nil && e.decider.status.VNI != 0 && has != plan.Families{} && (given || len(e.decider.spec.To) == 0)
 }
 
 // conditions are problems where the policy itself is not accepted; others are told, as they may be about other pods.
@@ -105,14 +126,14 @@ func (e *explainer) owners() {
 	}
 }
 
-// families are those of the pod, of which a policy may have no address.
-func (e *explainer) families() {
+// lacked are families of the pod of which a policy has no address.
+func (e *explainer) lacked() {
 	if e.to.IsValid() {
 		return
 	}
+	has := e.families()
 	for _, own := range e.pod.Addresses {
-		has := slices.ContainsFunc(e.Addresses, func(text string) bool { a, err := netip.ParseAddr(text); return err == nil && a.Is4() == own.Is4() })
-		if text := "the policy has no address of " + family(own) + ": such packets are dropped"; !has && !slices.Contains(e.Notes, text) {
+		if text := "the policy has no address of " + family(own) + ": such packets are dropped"; !has.Has(own) && !slices.Contains(e.Notes, text) {
 			e.Notes = append(e.Notes, text)
 		}
 	}

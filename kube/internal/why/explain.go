@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -205,7 +206,8 @@ func (e *explainer) policy() {
 	c := e.decider
 	e.Policy = &Policy{
 		Kind: c.kind(), Key: c.Key, Priority: c.Priority, Generation: c.meta.Generation, Accepted: meta.IsStatusConditionTrue(c.status.Conditions, v1alpha1.ConditionAccepted),
-		To: words(c.spec.To), Except: words(c.spec.Except), Excepts: c.decision == plan.Excepts, Addresses: list(c.status.Addresses),
+		To: words(c.spec.To), Except: words(c.spec.Except), Excepts: c.decision == plan.Excepts, AddressType: string(cmp.Or(c.spec.Address.Type, v1alpha1.AddressPool)),
+		Addresses:     list(c.status.Addresses),
 		WhenNoGateway: string(v1alpha1.NoGatewayDrop), Conditions: list(c.status.Conditions),
 	}
 	if c.spec.WhenNoGateway == v1alpha1.NoGatewayNode {
@@ -213,16 +215,52 @@ func (e *explainer) policy() {
 	}
 }
 
-// given are the addresses of the policy with which the pod may leave: of its families, or of the destination's.
+// given are the addresses of the policy, or those of nodes, with which the pod may leave: of its families, or of the destination's.
 func (e *explainer) given() (out []string) {
-	for _, text := range e.decider.status.Addresses {
-		a, err := netip.ParseAddr(text)
-		same := func(own netip.Addr) bool { return own.Is4() == a.Is4() }
-		if err == nil && slices.ContainsFunc(e.pod.Addresses, same) && (!e.to.IsValid() || same(e.to)) {
+	all := e.decider.status.Addresses
+	if e.decider.ofNode() {
+		all = nil
+		for _, n := range e.nodes() {
+			all = append(all, n.OwnAddresses...)
+		}
+	}
+	for _, text := range all {
+		if a, err := netip.ParseAddr(text); err == nil && e.sends(a) {
 			out = append(out, text)
 		}
 	}
 	return out
+}
+
+// sends reports whether the pod sends packets of the family of a, to where it is asked about.
+func (e *explainer) sends(a netip.Addr) bool {
+	same := func(own netip.Addr) bool { return own.Is4() == a.Is4() }
+	return slices.ContainsFunc(e.pod.Addresses, same) && (!e.to.IsValid() || same(e.to))
+}
+
+// ofNode reports whether pods of the policy get addresses of nodes.
+func (c *candidate) ofNode() bool { return c.spec.Address.Type == v1alpha1.AddressNode }
+
+// of is the policy's gateway, nil where there is none.
+func (e *explainer) of() *v1alpha1.EgressGateway {
+	i := slices.IndexFunc(e.o.Gateways, func(g v1alpha1.EgressGateway) bool { return g.Name == e.decider.spec.Gateway })
+	if i < 0 {
+		return nil
+	}
+	return &e.o.Gateways[i]
+}
+
+// nodes are those of the policy's gateway.
+func (e *explainer) nodes() []v1alpha1.GatewayNode {
+	if g := e.of(); g != nil {
+		return g.Status.Nodes
+	}
+	return nil
+}
+
+// families are those of which the policy has addresses.
+func (e *explainer) families() plan.Families {
+	return plan.FamiliesOf(e.decider.spec, e.decider.status, e.of())
 }
 
 func words(networks []v1alpha1.Network) (out []string) {
@@ -254,11 +292,10 @@ func (e *explainer) lacks(node string, pods int) string {
 // gateway is that of the policy, with its nodes, and what it gives.
 func (e *explainer) gateway() {
 	e.Addresses = e.given()
-	i := slices.IndexFunc(e.o.Gateways, func(g v1alpha1.EgressGateway) bool { return g.Name == e.decider.spec.Gateway })
-	if i < 0 {
+	g := e.of()
+	if g == nil {
 		return
 	}
-	g := &e.o.Gateways[i]
 	mode := g.Spec.Mode
 	if mode == "" {
 		mode = v1alpha1.ActiveStandby
@@ -269,8 +306,12 @@ func (e *explainer) gateway() {
 	}
 	for _, n := range g.Status.Nodes {
 		member := GatewayNode{Name: n.Name, State: string(n.State), Message: n.Message}
-		for _, a := range e.decider.status.Addresses {
-			if slices.Contains(n.Addresses, a) {
+		has, wants := n.Addresses, e.decider.status.Addresses
+		if e.decider.ofNode() {
+			has, wants = n.OwnAddresses, n.OwnAddresses
+		}
+		for _, a := range wants {
+			if slices.Contains(has, a) {
 				member.Addresses = append(member.Addresses, a)
 			}
 		}

@@ -78,7 +78,10 @@ func (p *Policy) text() string {
 		is = "not accepted"
 	}
 	text := fmt.Sprintf("%s %s, priority %d, generation %d, %s", p.Kind, p.Key, p.Priority, p.Generation, is)
-	if len(p.Addresses) > 0 {
+	switch {
+	case p.AddressType == string(v1alpha1.AddressNode):
+		text += ": that of the gateway's node"
+	case len(p.Addresses) > 0:
 		text += ": " + strings.Join(p.Addresses, ", ")
 	}
 	return text

@@ -74,6 +74,13 @@ func (o *Objects) killed() {
 	}
 }
 
+// ofNode has the policy give the address of the gateway's node.
+func (o *Objects) ofNode() {
+	o.spec().Address.Type, o.Policies[0].Status.Addresses = v1alpha1.AddressNode, nil
+	o.Gateways[0].Spec.Uplink.NextHops = []string{"198.51.100.1", "2001:db8:51::1"}
+	o.Gateways[0].Status.Nodes[0].OwnAddresses = []string{"198.51.100.3", "2001:db8:51::3"}
+}
+
 func (o *Objects) spec() *v1alpha1.EgressPolicySpec { return &o.Policies[0].Spec }
 
 // another policy selects the pod too.
@@ -105,6 +112,25 @@ func TestExplain(t *testing.T) {
 		{"no policy", "", func(o *Objects) { o.Pod.Labels["app"] = "db" }, ByNode, 0},
 		{"policy of another namespace", "", func(o *Objects) { o.Policies[0].Namespace = "other" }, ByNode, 0},
 		{"another service account", "", func(o *Objects) { o.spec().ServiceAccounts = []string{"builder"} }, ByNode, 0},
+		{"address of a node", "", func(o *Objects) { o.ofNode() }, ByGateway, 0},
+		{"address of two nodes", outside, func(o *Objects) {
+			o.ofNode()
+			o.Gateways[0].Spec.Mode = v1alpha1.ActiveActive
+			o.Gateways[0].Status.Nodes[1].OwnAddresses = []string{"198.51.100.4", "2001:db8:51::4"}
+		}, ByGateway, 0},
+		{"address of a node of IPv4 alone", "", func(o *Objects) {
+			o.ofNode()
+			o.Gateways[0].Spec.Uplink.NextHops = []string{"198.51.100.1"}
+			o.Gateways[0].Status.Nodes[0].OwnAddresses = []string{"198.51.100.3"}
+		}, ByGateway, 0},
+		{"address of a node not to IPv6", outside6, func(o *Objects) {
+			o.ofNode()
+			o.Gateways[0].Spec.Uplink.NextHops = []string{"198.51.100.1"}
+		}, Dropped, 1},
+		{"address of a node unknown yet", "", func(o *Objects) {
+			o.ofNode()
+			o.Gateways[0].Status.Nodes[0].OwnAddresses = nil
+		}, ByGateway, 1},
 		{"later ones", "", func(o *Objects) {
 			o.another("zeta", 1000)
 			o.another("also", 2000)
