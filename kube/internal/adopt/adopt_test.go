@@ -123,7 +123,11 @@ func (w *world) assess() {
 			Gateway: gateway, State: v1alpha1.Serving, Addresses: of[gateway], Others: []v1alpha1.GatewayNode{{Name: "n2", State: v1alpha1.Gone}},
 		})
 	}
-	o.EgressNodes = []v1alpha1.EgressNode{report}
+	o.Nodes = append(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3", Labels: map[string]string{"example.org/egress": "plain"}}})
+	other := v1alpha1.EgressNode{ObjectMeta: metav1.ObjectMeta{Name: "n3"}, Status: v1alpha1.EgressNodeStatus{Gateways: []v1alpha1.NodeGateway{
+		{Gateway: "nodes", State: v1alpha1.Serving, OwnAddresses: []string{"203.0.113.3"}},
+	}}}
+	o.EgressNodes = []v1alpha1.EgressNode{report, other}
 	controller.Assess(o)
 	w.have = nil
 	for i := range o.Gateways {
@@ -304,7 +308,7 @@ func TestAnotherGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settles()
-	if got := w.eips()[nameOf(billing)]; got != "203.0.113.81" {
+	if got := w.eips()[nameOf(billing)]; got != "203.0.113.80" {
 		t.Errorf("it has %s", got)
 	}
 }

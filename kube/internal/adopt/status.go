@@ -26,6 +26,7 @@ const pending = "Pending"
 type served struct {
 	origins []string
 	ip      [2]string // IPv4 and IPv6, "" without one
+	ofNode  bool      // pods get the address of the gateway's node, which their status does not name
 	gateway *v1alpha1.EgressGateway
 }
 
@@ -35,7 +36,10 @@ func servedBy(o client.Object, gateways map[string]*v1alpha1.EgressGateway) (s s
 	if spec == nil || meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionAccepted) {
 		return s, false
 	}
-	s = served{origins: originsOf(o), gateway: gateways[spec.Gateway]}
+	s = served{origins: originsOf(o), gateway: gateways[spec.Gateway], ofNode: spec.Address.Type == v1alpha1.AddressNode}
+	if s.ofNode {
+		return s, true
+	}
 	all := status.Addresses
 	if len(all) == 0 {
 		all = spec.Address.Fixed
@@ -55,10 +59,17 @@ func familyOf(a netip.Addr) int {
 	return 1
 }
 
-// node is the one that answers for an address of the policy, "" when none does.
+// node is the one that answers for an address of the policy, or gives its own, "" when none does.
 func (s served) node() string {
 	if s.gateway == nil {
 		return ""
+	}
+	if s.ofNode {
+		i := slices.IndexFunc(s.gateway.Status.Nodes, func(n v1alpha1.GatewayNode) bool { return len(n.OwnAddresses) > 0 })
+		if i < 0 {
+			return ""
+		}
+		return s.gateway.Status.Nodes[i].Name
 	}
 	for _, ip := range s.ip {
 		for _, n := range s.gateway.Status.Nodes {
@@ -134,9 +145,13 @@ func gatewayStatusOf(was map[string]any, g *v1alpha1.EgressGateway, all []served
 	return now
 }
 
-// eipsOf are the addresses that a node answers for, and whose they are.
+// eipsOf are the addresses that a node answers for, and whose they are. Policies that get its own are together, without an address.
 func eipsOf(n v1alpha1.GatewayNode, all []served) (list []any) {
+	var own []any
 	for _, s := range all {
+		if s.ofNode && len(n.OwnAddresses) > 0 {
+			own = append(own, s.policies()...)
+		}
 		eip := map[string]any{}
 		for family, name := range []string{"ipv4", "ipv6"} {
 			if s.ip[family] != "" && slices.Contains(n.Addresses, s.ip[family]) {
@@ -146,19 +161,27 @@ func eipsOf(n v1alpha1.GatewayNode, all []served) (list []any) {
 		if len(eip) == 0 || len(s.origins) == 0 {
 			continue
 		}
-		policies := []any{}
-		for _, origin := range s.origins {
-			_, name, _ := strings.Cut(origin, " ")
-			policy := map[string]any{"name": name}
-			if namespace, in, is := strings.Cut(name, "/"); is {
-				policy = map[string]any{"namespace": namespace, "name": in}
-			}
-			policies = append(policies, policy)
-		}
-		eip["policies"] = policies
+		eip["policies"] = s.policies()
 		list = append(list, eip)
 	}
+	if len(own) > 0 {
+		list = append(list, map[string]any{"policies": own})
+	}
 	return list
+}
+
+// policies are theirs that it was made of.
+func (s served) policies() []any {
+	policies := []any{}
+	for _, origin := range s.origins {
+		_, name, _ := strings.Cut(origin, " ")
+		policy := map[string]any{"name": name}
+		if namespace, in, is := strings.Cut(name, "/"); is {
+			policy = map[string]any{"namespace": namespace, "name": in}
+		}
+		policies = append(policies, policy)
+	}
+	return policies
 }
 
 // statuses are what the status of each of theirs has to be, by name.

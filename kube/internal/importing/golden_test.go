@@ -94,7 +94,6 @@ func golden(t *testing.T, file, got string) {
 func TestGolden(t *testing.T) {
 	for name, more := range map[string]func(*importing.Options){
 		"spidernet": func(o *importing.Options) {
-			o.Addresses = []importing.Setting{at("nodes", "203.0.113.80-203.0.113.81")}
 			o.Except = []string{"192.0.2.0/24"}
 		},
 		"antrea": func(o *importing.Options) {
@@ -151,7 +150,7 @@ func TestOrder(t *testing.T) {
 // TestNeeded converts without what objects do not say.
 func TestNeeded(t *testing.T) {
 	for name, want := range map[string]string{
-		"spidernet": "nodes Interfaces, nodes NextHops, nodes Addresses, partners Interfaces, partners NextHops",
+		"spidernet": "nodes Interfaces, nodes NextHops, partners Interfaces, partners NextHops",
 		"antrea":    "antrea-static Interfaces, antrea-static NextHops, dmz Interfaces, dmz NextHops, prod Interfaces",
 		"cilium":    "bank Interfaces, bank NextHops, bots Interfaces, bots NextHops, by-interface NextHops, by-interface Addresses",
 		"ovn":       "egress-assignable Interfaces, egress-assignable NextHops, egress-assignable NextHops",

@@ -91,6 +91,7 @@ type policy struct {
 	to, except []netip.Prefix
 	gateway    *gateway
 	fixed      []netip.Addr
+	ofNode     bool // its pods get the address of the gateway's node
 	holds      bool // the other project has given it its addresses already
 	priority   *int32
 }

@@ -162,19 +162,19 @@ func (i *importer) applyAddresses(g *gateway) error {
 	return nil
 }
 
-// applyHops gives a gateway next hops: of families of which it has addresses and no next hop, unless it is named.
+// applyHops gives a gateway next hops: of families of which it has addresses and no next hop, unless it is named, or needs no addresses.
 func (i *importer) applyHops(g *gateway) error {
 	values, named := i.of(g, i.NextHops)
 	if named {
 		g.hops = nil
 	}
-	have, left := families(g.hops), room(g, nil)
+	have, left, nodes := families(g.hops), room(g, nil), len(g.addresses) == 0 && !i.takesAddresses(g)
 	for _, s := range values {
 		a, err := parseAddr(s)
 		switch {
 		case err != nil:
 			return fmt.Errorf("next hop %q: %w", s, err)
-		case !named && (have[a.Is4()] || left[a.Is4()] == nil): // of no use
+		case !named && (have[a.Is4()] || left[a.Is4()] == nil && !nodes): // of no use
 		case !slices.Contains(g.hops, a):
 			g.hops = append(g.hops, a)
 		}
@@ -212,13 +212,19 @@ func (i *importer) complete(g *gateway) {
 	if g.nodes == nil {
 		i.need(g, "Nodes", "a label selector of its nodes")
 	}
-	if len(g.addresses) == 0 {
+	if len(g.addresses) == 0 && i.takesAddresses(g) {
 		i.need(g, "Addresses", "the addresses that pods get: those of the interface are the node's own")
 	}
 	g.addresses = mergeSpans(g.addresses, false)
 	if n := len(g.addresses); n > maxAddresses {
 		g.addresses = mergeSpans(g.addresses, true)
 	}
+}
+
+// takesAddresses reports whether a policy of the gateway takes addresses from it, or may be written to.
+func (i *importer) takesAddresses(g *gateway) bool {
+	all := i.policiesOf(g)
+	return len(all) == 0 || slices.ContainsFunc(all, func(p *policy) bool { return !p.ofNode })
 }
 
 // withoutHops takes routers' own addresses out of the pool, for ranges of others include them.

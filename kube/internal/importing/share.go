@@ -23,6 +23,9 @@ func (i *importer) share() {
 	owner := map[netip.Addr]*policy{}
 	var pool []*policy
 	for _, p := range i.policies {
+		if p.ofNode {
+			continue
+		}
 		if len(p.fixed) == 0 {
 			pool = append(pool, p)
 			continue

@@ -248,6 +248,7 @@ func (i *importer) spidernetPolicy(m spidernetPolicy) {
 	if p.fixed, p.holds, ok = i.spidernetAddresses(m, g); !ok {
 		return
 	}
+	p.ofNode = spec.EgressIP.UseNodeIP
 	if len(to) == 0 {
 		p.except = slices.Clone(i.spidernet.extra)
 	}
@@ -283,7 +284,7 @@ func (i *importer) spidernetGatewayOf(m spidernetPolicy) (g *gateway, name strin
 func (i *importer) spidernetAddresses(m spidernetPolicy, g *gateway) (fixed []netip.Addr, holds, ok bool) {
 	object, spec, gw := m.String(), m.Spec.EgressIP, i.spidernet.spec[m.Spec.Gateway]
 	if spec.UseNodeIP {
-		i.lost(object, "egressIP.useNodeIP", true, "pods get addresses that fail over; that of a node does not", "have partners allow the address that the policy gets")
+		i.changed(object, "egressIP.useNodeIP", true, "pods get the address of the uplink of the gateway's node, not the one of its default route", "have partners allow those of all nodes of the gateway")
 		return nil, false, true
 	}
 	if spec.Allocator != "" && spec.Allocator != "default" {

@@ -56,7 +56,10 @@ func (i *importer) writePolicy(p *policy) {
 	for _, n := range p.except {
 		spec.Except = append(spec.Except, v1alpha1.Network(n.String()))
 	}
-	if len(p.fixed) > 0 {
+	switch {
+	case p.ofNode:
+		spec.Address.Type = v1alpha1.AddressNode
+	case len(p.fixed) > 0:
 		spec.Address.Type = v1alpha1.AddressFixed
 	}
 	for _, a := range p.fixed {
