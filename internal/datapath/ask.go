@@ -25,15 +25,10 @@ func (ev *HostEvents) SolicitHost(segment, port string, mac overlay.MAC, addrs [
 	if !ok || len(addrs) == 0 {
 		return nil // the port went meanwhile
 	}
-	wire, err := ev.prog.kernel.Wire()
-	if err != nil {
-		return fmt.Errorf("ask %s at %s: %w", mac, port, err)
-	}
-	defer wire.Close()
 	var errs []error
 	for _, addr := range addrs {
 		frame := withVLAN(ev.question(id, mac, addr), ev.numbers.vports[vport].Vlan)
-		if err := wire.Send(int(ev.numbers.vports[vport].Ifindex), frame); err != nil {
+		if err := ev.send(int(ev.numbers.vports[vport].Ifindex), frame); err != nil {
 			errs = append(errs, fmt.Errorf("ask %s at %s for %s: %w", mac, port, addr, err))
 		}
 	}

@@ -104,8 +104,9 @@ type HostEvents struct {
 	numbers        *numbers
 	traffic        *Traffic
 	hosts          *Hosts
-	loopEdge       uint64                         // names this edge in loop probes
-	loopTokens     map[uint32]uint64              // secrets of ports, by vport
+	loopEdge       uint64            // names this edge in loop probes
+	loopTokens     map[uint32]uint64 // secrets of ports, by vport
+	wire           openWire
 	publishedNames atomic.Pointer[hostEventNames] // for FollowHostEvents, which runs beside Apply
 }
 

@@ -323,7 +323,7 @@ func (d *Datapath) Adopted() bool { return d.Links.adopted }
 
 // Close lets go of the handles; what is pinned goes on forwarding.
 func (d *Datapath) Close() error {
-	errs := []error{d.Firewall.close(), d.NATSessions.closeSessions(), d.unmap(), d.prog.objs.Close()}
+	errs := []error{d.HostEvents.wire.close(), d.Firewall.close(), d.NATSessions.closeSessions(), d.unmap(), d.prog.objs.Close()}
 	for _, a := range d.Links.links {
 		errs = append(errs, a.close())
 	}
@@ -334,5 +334,6 @@ func (d *Datapath) Close() error {
 
 // Remove detaches the programs and removes every pin of this edge but those of newer builds.
 func (d *Datapath) Remove() error {
-	return errors.Join(d.Links.detachAll(), d.Firewall.close(), d.NATSessions.closeSessions(), d.unmap(), d.prog.objs.Close(), d.Pins.removeOlder(), d.Pins.removeOwn(), d.lock.Close())
+	return errors.Join(d.Links.detachAll(), d.HostEvents.wire.close(), d.Firewall.close(), d.NATSessions.closeSessions(), d.unmap(), d.prog.objs.Close(),
+		d.Pins.removeOlder(), d.Pins.removeOwn(), d.lock.Close())
 }

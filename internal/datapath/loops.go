@@ -42,18 +42,13 @@ func (ev *HostEvents) loopProbe(vport uint32) []byte {
 // ProbeLoops sends a probe out of each port that may be part of a loop. What comes back is a
 // HostEvent. It must be called in the edge's network namespace.
 func (ev *HostEvents) ProbeLoops() error {
-	wire, err := ev.prog.kernel.Wire()
-	if err != nil {
-		return fmt.Errorf("probe for loops: %w", err)
-	}
-	defer wire.Close()
 	var errs []error
 	for _, id := range keysOf(ev.numbers.names.ports) {
 		name, vport := ev.numbers.names.ports[id], ev.numbers.vports[id]
 		if vport.Flags&bpfVportFlagsVPORT_UPLINK != 0 {
 			continue
 		}
-		err := wire.Send(int(vport.Ifindex), withVLAN(ev.loopProbe(id), vport.Vlan))
+		err := ev.send(int(vport.Ifindex), withVLAN(ev.loopProbe(id), vport.Vlan))
 		if err != nil && !errors.Is(err, unix.ENETDOWN) && !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.ENOBUFS) {
 			errs = append(errs, fmt.Errorf("probe for loops at %s: %w", name, err))
 		}

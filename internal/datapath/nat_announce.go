@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -28,7 +27,7 @@ func (ev *HostEvents) AnnounceAddress(uplink string, addr netip.Addr) error {
 		if vport.Segment != segment {
 			continue
 		}
-		if err := ev.sendFrame(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
+		if err := ev.send(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
 			return fmt.Errorf("announce %s at the uplink %s: %w", addr, uplink, err)
 		}
 		sent = true
@@ -37,13 +36,4 @@ func (ev *HostEvents) AnnounceAddress(uplink string, addr netip.Addr) error {
 		return fmt.Errorf("announce %s: the uplink %s has no interface now", addr, uplink)
 	}
 	return nil
-}
-
-// sendFrame sends a frame as it is.
-func (ev *HostEvents) sendFrame(ifindex int, frame []byte) error {
-	wire, err := ev.prog.kernel.Wire()
-	if err != nil {
-		return err
-	}
-	return errors.Join(wire.Send(ifindex, frame), wire.Close())
 }

@@ -60,7 +60,11 @@ func (s socket) Send(ifindex int, frame []byte) error {
 	const addrLen = 6
 	to := &unix.SockaddrLinklayer{Ifindex: ifindex, Halen: addrLen}
 	copy(to.Addr[:], frame[:addrLen])
-	return unix.Sendto(int(s), frame, 0, to)
+	err := unix.Sendto(int(s), frame, unix.MSG_DONTWAIT, to)
+	if errors.Is(err, unix.EAGAIN) { // the queue of some interface stands still, and has all of the socket's buffer
+		err = unix.ENOBUFS
+	}
+	return err
 }
 
 // Close implements Wire.

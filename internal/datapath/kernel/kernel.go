@@ -183,7 +183,7 @@ type Clock interface {
 	Coarse() (uint64, error)
 }
 
-// Wire sends frames as they are.
+// Wire sends frames as they are, and waits for no interface.
 type Wire interface {
 	// Send sends a frame to the hardware address of its beginning.
 	Send(ifindex int, frame []byte) error
