@@ -20,7 +20,10 @@ import (
 const (
 	batchMost = 4096
 	batchWait = 2 * time.Millisecond
-	keepalive = 250 * time.Millisecond
+	// settling is how often it is looked what is due while a neighbour that is up has not said all, and settled while there
+	// is none.
+	settling = 250 * time.Millisecond
+	settled  = time.Second
 )
 
 // batch collects updates until there are many, or some have waited long enough.
@@ -47,7 +50,8 @@ func (s *Speaker) flush(b *batch) {
 // run tells what was received until ctx is done.
 func (s *Speaker) run(ctx context.Context) {
 	defer close(s.done)
-	tick := time.NewTicker(keepalive)
+	every := s.sessions.tickEvery()
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	b := &batch{due: time.NewTimer(batchWait)}
 	defer b.due.Stop()
@@ -58,12 +62,24 @@ func (s *Speaker) run(ctx context.Context) {
 			s.flush(b)
 		case now := <-tick.C:
 			s.sessions.tick(now)
+			s.pace(tick, &every)
 		case <-s.inbox.wake:
 			s.flush(b)
 			s.errands()
 		case e := <-s.inbox.events:
 			s.take(b, e)
+			if e.peer != nil {
+				s.pace(tick, &every)
+			}
 		}
+	}
+}
+
+// pace has ticks come as often as the sessions need them.
+func (s *Speaker) pace(tick *time.Ticker, every *time.Duration) {
+	if next := s.sessions.tickEvery(); next != *every {
+		*every = next
+		tick.Reset(next)
 	}
 }
 

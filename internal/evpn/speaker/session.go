@@ -286,6 +286,18 @@ func (s *sessions) tick(now time.Time) {
 	}
 }
 
+// tickEvery is how often tick is to be called.
+func (s *sessions) tickEvery() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.neighbours {
+		if n.up && !n.complete {
+			return settling
+		}
+	}
+	return settled
+}
+
 // ended notes the End-of-RIB of a family.
 func (s *sessions) ended(p *apiutil.Path) {
 	s.mu.Lock()
