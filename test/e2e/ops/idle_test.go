@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -31,35 +33,15 @@ func TestIdleMemory(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build a release: %v: %s", err, out)
 	}
-	for _, example := range []string{"host-a", "evpn"} {
+	for _, example := range idleExamples {
 		t.Run(example, func(t *testing.T) {
-			n := harness.NewNetwork(t, "\n    peer ---- host: eth0, and veth0, veth1 to guests that say nothing")
-			h, err := n.Topo.Host("host")
+			n := harness.NewNetwork(t, idlePicture)
+			e, err := startIdle(n.Ctx, n.Topo, binary, example)
 			n.Must(err)
-			peer, err := n.Topo.Host("peer")
-			n.Must(err)
-			n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}},
-				topo.LinkEnd{Host: peer, Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}}, 1500))
-			for _, name := range []string{"veth0", "veth1"} {
-				n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: h, Name: name}, topo.LinkEnd{Host: peer, Name: name}, 1450))
-			}
-			text, err := os.ReadFile("../../../examples/" + example + ".yaml")
-			n.Must(err)
-			name := dut.EdgeName(h)
-			lines := strings.Split(string(text), "\n")
-			for i, line := range lines {
-				if strings.HasPrefix(line, "  name: ") {
-					lines[i] = "  name: " + name
-				}
-			}
-			e, err := dut.StartEdge(n.Ctx, h, binary, name, strings.Join(lines, "\n"))
-			n.Must(err)
-			n.Started(h, e)
+			n.Edges["host"] = e
 			began := time.Now()
 			n.Once(fmt.Sprintf("it takes %d KiB at most for as long as it settles", idleMemory), func() error {
-				timer := time.NewTimer(idleSettles)
-				defer timer.Stop()
-				<-timer.C
+				after(idleSettles)
 				rss, err := rssKiB(e.Command.PID())
 				t.Logf("RSS %d KiB after %s", rss, time.Since(began).Round(time.Second))
 				if err == nil && rss > idleMemory {
@@ -69,6 +51,47 @@ func TestIdleMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// idleExamples are edges for which nothing is to be done: of host-a nobody is there, and the neighbours of evpn are not.
+var idleExamples = []string{"host-a", "evpn"}
+
+const idlePicture = "\n    peer ---- host: eth0, and veth0, veth1 to guests that say nothing"
+
+// startIdle runs the edge of an example, as it is but for its name, in an empty lab.
+func startIdle(ctx context.Context, lab *topo.Lab, binary, example string) (*dut.Edge, error) {
+	h, err := lab.Host("host")
+	if err != nil {
+		return nil, err
+	}
+	peer, err := lab.Host("peer")
+	if err != nil {
+		return nil, err
+	}
+	errs := []error{lab.Link(ctx, topo.LinkEnd{Host: h, Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}},
+		topo.LinkEnd{Host: peer, Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}}, 1500)}
+	for _, name := range []string{"veth0", "veth1"} {
+		errs = append(errs, lab.Link(ctx, topo.LinkEnd{Host: h, Name: name}, topo.LinkEnd{Host: peer, Name: name}, 1450))
+	}
+	text, err := os.ReadFile("../../../examples/" + example + ".yaml")
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	name := dut.EdgeName(h)
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "  name: ") {
+			lines[i] = "  name: " + name
+		}
+	}
+	return dut.StartEdge(ctx, h, binary, name, strings.Join(lines, "\n"))
+}
+
+// after returns after a time for which something is measured.
+func after(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
 }
 
 // rssKiB is the RSS of a process.
