@@ -233,7 +233,10 @@ struct fdb_entry {
 	__u32 other;	/* frozen: the vport where it was seen too */
 };
 
-/* Event: a MAC address came to a port, or a neighbour at a port has an address. */
+/*
+ * Event: a MAC address came to a port, or a neighbour at a port has an address. Or a loop probe
+ * came back, or path_reports has something new.
+ */
 struct host_event {
 	struct addr addr; /* zero: the event is about the MAC address */
 	__u32 segment;
@@ -242,9 +245,9 @@ struct host_event {
 	__u16 from_vport; /* the remote where the host was before, 0: none; frozen: seen there too */
 	__u32 flags;	  /* neighbour_flags of the address */
 	__u32 frozen_s;	  /* for so long the MAC address was frozen at vport, 0: it was not */
-	__u32 loop_vport; /* the port whose loop probe came to vport, 0: it is no such event */
-	__u32 pad;
-	__u64 loop_token; /* of the probe */
+	__u32 loop_vport;  /* the port whose loop probe came to vport, 0: it is no such event */
+	__u32 path_report; /* a message is kept about the path of vport: nothing else is set */
+	__u64 loop_token;  /* of the probe */
 };
 
 MAP(ARRAY, vports, __u32, struct vport, VPORTS);

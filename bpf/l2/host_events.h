@@ -2,7 +2,7 @@
 /*
  * host_events: tells user space of hosts that come to ports, and of their addresses. Other
  * edges may know them elsewhere and have to be told. Each port and segment has a rate, and
- * each core; what is above is counted.
+ * each core; what is above is counted. By the same ring it is told of reports about paths.
  *
  * in:    p->in, p->segment, p->key
  * out:   a struct host_event
@@ -57,4 +57,22 @@ SUBPROGRAM int host_event_emit(struct pkt *p, const struct addr *addr, __u32 det
 	}
 	bpf_ringbuf_submit(a, 0);
 	return 0;
+}
+
+/* An ICMP message reported the path of a remote's vport. The caller limits how often. */
+static __always_inline void path_report_emit(__u32 vport)
+{
+	struct host_event *e;
+
+	if (tracing)
+		return;
+	e = bpf_ringbuf_reserve(&host_events, sizeof(*e), 0);
+	if (!e) { /* user space looks by itself, too */
+		count(EVENT_HOST_EVENT_LOST);
+		return;
+	}
+	__builtin_memset(e, 0, sizeof(*e));
+	e->vport = vport;
+	e->path_report = 1;
+	bpf_ringbuf_submit(e, 0);
 }

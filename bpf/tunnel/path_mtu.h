@@ -7,12 +7,13 @@
  * to find it.
  *
  * in:    ctx, the outer IP header
- * out:   a struct path_report, for user space
- * maps:  teps, vports, vnis, remotes, path_reports
+ * out:   a struct path_report, for user space, and an event about that
+ * maps:  teps, vports, vnis, remotes, path_reports, host_events
  * stops: nothing: the host sees the message too
  */
 #pragma once
 
+#include "l2/host_events.h"
 #include "tunnel/decap.h"
 #include "tx/embedded.h"
 
@@ -118,9 +119,9 @@ static __always_inline void lower(__u32 *mtu, __u32 to)
 
 /*
  * Keeps the least value until user space has decided. One that it decided about blocks the path
- * for the rest of PATH_REPORT_NS.
+ * for the rest of PATH_REPORT_NS. User space is told once in that time.
  */
-static __always_inline void keep_report(const struct too_big *m, bool has_vni)
+static __always_inline void keep_report(const struct too_big *m, __u32 vport, bool has_vni)
 {
 	struct path_report *r = report_of(&m->path);
 	__u64 now = bpf_ktime_get_ns();
@@ -135,8 +136,10 @@ static __always_inline void keep_report(const struct too_big *m, bool has_vni)
 	lower(&r->mtu, m->mtu);
 	if (has_vni)
 		lower(&r->vni_mtu, m->mtu);
-	if (!again)
-		r->at_ns = now;
+	if (again)
+		return;
+	r->at_ns = now;
+	path_report_emit(vport);
 }
 
 SUBPROGRAM int learn_path_mtu(CTX *ctx, struct pkt *p)
@@ -163,6 +166,6 @@ SUBPROGRAM int learn_path_mtu(CTX *ctx, struct pkt *p)
 	if (!to || to->kind != VPORT_TEP || m.mtu < (v6 ? PATH_MTU_MIN6 : PATH_MTU_MIN4))
 		count(EVENT_PATH_MTU_REFUSED);
 	else if (m.mtu < to->mtu)
-		keep_report(&m, embeds_vni(ctx, &m));
+		keep_report(&m, *id, embeds_vni(ctx, &m));
 	return NOT_OURS;
 }

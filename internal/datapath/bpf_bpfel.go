@@ -422,17 +422,17 @@ const (
 )
 
 type bpfHostEvent struct {
-	_         structs.HostLayout
-	Addr      bpfAddr
-	Segment   uint32
-	Vport     uint32
-	Mac       [6]uint8
-	FromVport uint16
-	Flags     uint32
-	FrozenS   uint32
-	LoopVport uint32
-	Pad       uint32
-	LoopToken uint64
+	_          structs.HostLayout
+	Addr       bpfAddr
+	Segment    uint32
+	Vport      uint32
+	Mac        [6]uint8
+	FromVport  uint16
+	Flags      uint32
+	FrozenS    uint32
+	LoopVport  uint32
+	PathReport uint32
+	LoopToken  uint64
 }
 
 type bpfHostOrigin uint8

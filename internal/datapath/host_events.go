@@ -27,6 +27,8 @@ type HostEvent struct {
 	Other  string
 	// Loop is a probe of this edge that came back; nothing else is set.
 	Loop Loop
+	// Reported is the remote to which a path has a new entry of PathReports; nothing else is set.
+	Reported netip.Addr
 }
 
 // hostEventNames are the names of numbers in arrivals.
@@ -122,7 +124,13 @@ func (f *hostEventReader) next() ([]HostEvent, error) {
 
 // add appends an arrival, unless its segment or port went meanwhile.
 func (n *hostEventNames) add(list []HostEvent, a *bpfHostEvent) []HostEvent {
-	if n == nil || n.segments[a.Segment] == "" {
+	if n == nil {
+		return list
+	}
+	if remote := n.remotes[a.Vport]; a.PathReport != 0 && remote.IsValid() {
+		return append(list, HostEvent{Reported: remote})
+	}
+	if n.segments[a.Segment] == "" {
 		return list
 	}
 	if a.LoopVport != 0 {

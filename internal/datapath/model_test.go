@@ -319,3 +319,36 @@ func TestModelIsDriven(t *testing.T) {
 	}
 	must(t, w.dp.Firewall.Logs(10, func(LogLine) {}))
 }
+
+// hand is a clock that a test moves.
+type hand struct{ now uint64 }
+
+func (h *hand) Monotonic() (uint64, error) { return h.now, nil }
+func (h *hand) Coarse() (uint64, error)    { return h.now, nil }
+
+// The clock of the transit programs goes by the epochs that have passed, however far ticks are apart.
+func TestEpochsOfRareTicks(t *testing.T) {
+	w := modelWorld(t, func(c *Config, _ *fib.Tables) { c.Transit, c.FDB.Ageing = true, 10*time.Second })
+	clock := &hand{now: uint64(time.Hour)}
+	w.dp.prog.kernel.Clock = clock
+	epoch := w.dp.Changes.TickEvery()
+	if epoch != 625*time.Millisecond {
+		t.Fatalf("an epoch of %s, want a sixteenth of the ageing time", epoch)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  uint32
+	}{
+		{0, 1}, {epoch - 1, 0}, {1, 1}, {time.Second, 1}, {time.Second, 2}, {2 * time.Hour, 2 * epochs}, {epoch, 1},
+	} {
+		clock.now += uint64(c.after)
+		before, err := w.dp.Changes.globalCounter(bpfGlobalCounterGLOBAL_CLOCK)
+		must(t, err)
+		must(t, w.dp.Changes.Tick())
+		after, err := w.dp.Changes.globalCounter(bpfGlobalCounterGLOBAL_CLOCK)
+		must(t, err)
+		if after-before != c.want {
+			t.Errorf("%s later: %d epochs, want %d", c.after, after-before, c.want)
+		}
+	}
+}

@@ -196,6 +196,61 @@ func TestPathReportsAreLimited(t *testing.T) {
 	}
 }
 
+// It is told of a report as it comes, once a second and path, and of no message that is not kept.
+func TestPathReportEvents(t *testing.T) {
+	for _, f := range families {
+		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
+		e := w.tunnelTooBig(t, 1400)
+		follow := w.followHostEvents(t)
+		wantEvents := func(want ...HostEvent) {
+			t.Helper()
+			if got := w.mark(t, follow); !slices.Equal(got, want) {
+				t.Errorf("%s: %+v, want %+v", f.name, got, want)
+			}
+		}
+		for range 3 {
+			w.report(t, e)
+		}
+		wantEvents(HostEvent{Reported: f.remotes[0]})
+		w.report(t, e)
+		wantEvents()
+		if err := w.dp.Paths.DecidePath(overlay.Pair{Local: f.tep, Remote: f.remotes[0]}); err != nil {
+			t.Fatal(err)
+		}
+		w.report(t, e)
+		wantEvents()
+		w.forgetReports(t)
+		large := e
+		large.mtu = underlayMTU
+		w.report(t, large)
+		wantEvents()
+		w.report(t, e)
+		wantEvents(HostEvent{Reported: f.remotes[0]})
+	}
+}
+
+// A report for whose event the ring has no room counts as a lost one, and is there for who looks.
+func TestPathReportInAFullRing(t *testing.T) {
+	w := ownWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16384 }, static(underIPv4))
+	e := w.tunnelTooBig(t, 1400)
+	_, events := w.counted(t, func() {
+		for i := 0; i < 4096; i++ {
+			if i%1024 == 0 {
+				w.refillHostEvents(t)
+			}
+			w.send(t, "p0", say(overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}.String(), all))
+		}
+	})
+	filled := events["host-event-lost"]
+	_, events = w.counted(t, func() { w.report(t, e) })
+	if filled == 0 || events["host-event-lost"] != 1 || events["path-mtu"] != 1 {
+		t.Errorf("%d events were lost before, then %v", filled, events)
+	}
+	if mtu, _ := w.reported(t, underIPv4.remotes[0]); mtu != 1400 {
+		t.Errorf("%d is kept, want 1400", mtu)
+	}
+}
+
 // The SYN's MSS follows the path.
 func TestMSSFollowsThePath(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -266,18 +267,35 @@ const epochs = 4
 
 func (cg *Changes) epochNS() uint64 { return revalidateAfter(cg.prog.cfg.FDB) / epochs }
 
-// Tick advances the coarse clock for the transit programs, which read no clock. It has to be called
-// often.
+// TickEvery is how often Tick has to be called, 0: it need not be.
+func (cg *Changes) TickEvery() time.Duration {
+	if !cg.prog.cfg.Transit {
+		return 0
+	}
+	return time.Duration(cg.epochNS())
+}
+
+// Tick advances the coarse clock for the transit programs, which read no clock, by the epochs that have passed.
 func (cg *Changes) Tick() error {
 	if !cg.prog.cfg.Transit {
 		return nil
 	}
 	now, err := cg.prog.kernel.Clock.Monotonic()
-	if err != nil || since(now, cg.beaten) < cg.epochNS() {
+	if err != nil {
 		return err
 	}
-	cg.beaten = now
-	return cg.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1)
+	passed := since(now, cg.beaten) / cg.epochNS()
+	switch {
+	case passed == 0:
+		return nil
+	case cg.beaten == 0: // the first of this process
+		passed, cg.beaten = 1, now
+	case passed > 2*epochs: // no decision is valid that long
+		passed, cg.beaten = 2*epochs, now
+	default:
+		cg.beaten += passed * cg.epochNS()
+	}
+	return cg.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, uint32(passed))
 }
 
 // changesStep is odd, so that 16 bits of the sum are new for as long as they can be, and

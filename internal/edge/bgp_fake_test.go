@@ -93,7 +93,8 @@ func newBGPWorld(w *world) *world {
 	return w
 }
 
-func (d fakeDataPath) Tick() error { return nil }
+func (d fakeDataPath) Tick() error              { return nil }
+func (d fakeDataPath) TickEvery() time.Duration { return 0 }
 
 // ProbeLoops is no call: it comes with time.
 func (d fakeDataPath) ProbeLoops() error { return nil }

@@ -87,8 +87,9 @@ type (
 	}
 	// Clock is what programs see pass.
 	Clock interface {
-		// Tick has time pass for the transit programs. It has to be called often.
+		// Tick has time pass for the transit programs. It has to be called each TickEvery; 0: it need not be.
 		Tick() error
+		TickEvery() time.Duration
 		// Lease is of the data path, and may be renewed beside any method, also when this handle is closed.
 		Lease() (datapath.Lease, error)
 	}

@@ -15,8 +15,8 @@ type health struct {
 	evaluated  time.Time // by the loop: when the conditions were
 }
 
-// evaluateEvery is how often conditions are evaluated that nothing tells of.
-const evaluateEvery = time.Second
+// evaluateEvery is how often at most conditions are evaluated that nothing tells of: each idle tick does.
+const evaluateEvery = tickIdle - tickHosts
 
 // Names of conditions.
 const (

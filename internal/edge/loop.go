@@ -47,8 +47,8 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	age := newAgeTicker(e.state.config.FDB.Ageing)
 	defer age.Stop()
 	defer close(e.jobs.ended)
-	tick, interval := time.NewTicker(tickIdle), tickInterval{tickIdle}
-	defer tick.Stop()
+	ticks := newTickInterval()
+	defer ticks.Stop()
 	e.alarms.limits.Look(e.state.dp.Limits)
 	e.turned()
 	for {
@@ -62,6 +62,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			return fmt.Errorf("serve the API: %w", err)
 		case <-e.host.Changed():
 			e.reconcile()
+			e.turned()
 		case <-resync.C:
 			e.reconcile()
 			e.alarms.look(e)
@@ -75,12 +76,14 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 			e.sweepBGP()
 		case <-e.mtus.Found():
 			e.reconcile()
-		case <-tick.C:
+		case <-ticks.C:
 			e.tick()
 			e.turned()
-			interval.set(tick, e.hostEvents.IsWaiting())
+			ticks.set(tickNeeded(e))
 		case <-e.hostEvents.Waits():
-			interval.set(tick, true)
+			ticks.set(tickHosts)
+		case <-e.mtus.Reports():
+			ticks.hasten()
 		case <-age.C:
 			e.age()
 		case job := <-e.jobs.todo:
@@ -92,24 +95,50 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 }
 
 const (
-	// tickEvery is how often hosts that came to a port are told of.
-	tickEvery = 50 * time.Millisecond
-	// tickIdle is how often time passes for the data path, and reports about paths are looked for.
-	tickIdle = 200 * time.Millisecond
+	// tickHosts is how soon there is a tick after an event, and the least time between ticks.
+	tickHosts = 50 * time.Millisecond
+	// tickReports is how far ticks are apart while probes look into reports about paths.
+	tickReports = 200 * time.Millisecond
+	// tickIdle is how far they are apart while nothing is to be done. Each wakes several threads.
+	tickIdle = time.Second
 )
 
 // tickInterval is how far ticks are apart: an idle edge wakes seldom.
-type tickInterval struct{ every time.Duration }
+type tickInterval struct {
+	*time.Ticker
+	every time.Duration
+}
 
-func (p *tickInterval) set(tick *time.Ticker, busy bool) {
-	next := tickIdle
-	if busy {
-		next = tickEvery
+func newTickInterval() *tickInterval { return &tickInterval{time.NewTicker(tickIdle), tickIdle} }
+
+func (t *tickInterval) set(every time.Duration) {
+	if every != t.every {
+		t.every = every
+		t.Reset(every)
 	}
-	if next != p.every {
-		p.every = next
-		tick.Reset(next)
+}
+
+// hasten has the next tick come soon. Where ticks are frequent already, that is soon enough: reports come as fast as
+// others want.
+func (t *tickInterval) hasten() {
+	if t.every > tickReports {
+		t.set(tickHosts)
 	}
+}
+
+// tickNeeded is how long there may be no tick of an edge now.
+func tickNeeded(e *edge) time.Duration {
+	every := tickIdle
+	if clock := e.state.dp.Clock.TickEvery(); clock > 0 {
+		every = min(every, max(clock, tickHosts))
+	}
+	if e.mtus.IsWaiting() {
+		every = min(every, tickReports)
+	}
+	if e.hostEvents.IsWaiting() {
+		every = tickHosts
+	}
+	return every
 }
 
 func (e *edge) tick() {

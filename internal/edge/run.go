@@ -321,7 +321,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 	})
 	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: logging.For(e.log, "paths"), Report: e.faults.Report})
 	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: logging.For(e.log, "loops"), Report: e.faults.Report})
-	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Log: logging.For(e.log, "hosts"), Report: e.faults.Report})
+	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Paths: e.mtus, Log: logging.For(e.log, "hosts"), Report: e.faults.Report})
 	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
 	e.scrapes = apiserver.NewScrapes(served{e}, served{e}.bgp, e.instruments, e.readNow)
 	return e

@@ -1,5 +1,5 @@
 // Package hostevent follows the hosts that come to ports of an edge, and has those hear of it who have to: BGP,
-// remotes that speak none, and who looks for loops.
+// remotes that speak none, and who looks for loops. By the same way the data path says that it has reports about paths.
 //
 // Its one invariant: ports take turns, so that one with many hosts delays no other's, and who brings news waits for
 // nobody. Do not use it to find out which hosts there are: events may be lost, the data path knows.
@@ -56,10 +56,16 @@ type Loops interface {
 	Returned(r datapath.Loop, now time.Time)
 }
 
+// Paths hears of reports about paths. It waits for nobody.
+type Paths interface {
+	Reported() // there may be one that nobody has looked into
+}
+
 // Options are what a Follower needs.
 type Options struct {
 	Listener Listener
 	Loops    Loops
+	Paths    Paths
 	Log      *slog.Logger
 	// Report keeps an error as a problem until it is called with nil.
 	Report func(what string, err error)
@@ -161,9 +167,15 @@ func (h *Follower) arrived(list []datapath.HostEvent) {
 	if slices.Contains(list, datapath.HostEvent{}) {
 		h.o.Listener.HostsMissed()
 	}
+	if slices.ContainsFunc(list, func(a datapath.HostEvent) bool { return a.Reported.IsValid() }) {
+		h.o.Paths.Reported()
+	}
 	came := make([]bgp.Host, 0, len(list))
 	h.mu.Lock()
 	for _, a := range list {
+		if a.Reported.IsValid() {
+			continue
+		}
 		if a.Loop != (datapath.Loop{}) {
 			h.o.Loops.Returned(a.Loop, now)
 			background.Notify(h.waits)

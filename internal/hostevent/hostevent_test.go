@@ -63,18 +63,19 @@ func (s *source) Announce(list []datapath.Move) error {
 }
 
 // listener counts what it hears.
-type listener struct{ came, missed, loops int }
+type listener struct{ came, missed, loops, reports int }
 
 func (l *listener) HostsCame(list []bgp.Host)         { l.came += len(list) }
 func (l *listener) HostsMissed()                      { l.missed++ }
 func (l *listener) Returned(datapath.Loop, time.Time) { l.loops++ }
+func (l *listener) Reported()                         { l.reports++ }
 
 // Each kind of event comes to who has to hear of it, and remotes that speak no BGP hear of MAC addresses alone. After
 // an error hosts are followed again.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l, faults := &source{events: make(chan []datapath.HostEvent)}, &listener{}, map[string]error{}
-		h := New(Options{Listener: l, Loops: l, Log: slog.New(slog.DiscardHandler), Report: func(what string, err error) { faults[what] = err }})
+		h := New(Options{Listener: l, Loops: l, Paths: l, Log: slog.New(slog.DiscardHandler), Report: func(what string, err error) { faults[what] = err }})
 		h.Follow(s)
 		defer h.Unfollow()
 		s.events <- nil
@@ -90,9 +91,11 @@ func TestFollow(t *testing.T) {
 			{Segment: "red", Port: "p1", MAC: byBGP},
 			{Segment: "blue", Port: "p0", MAC: overlay.MAC{2, 3}, Frozen: time.Minute},
 			{Loop: datapath.Loop{Port: "p0", At: "p1", Younger: "p1"}},
+			{Reported: netip.MustParseAddr("192.0.2.2")},
+			{Reported: netip.MustParseAddr("192.0.2.3")},
 		}
 		synctest.Wait()
-		if got, want := *l, (listener{came: 4, missed: 1, loops: 1}); got != want {
+		if got, want := *l, (listener{came: 4, missed: 1, loops: 1, reports: 1}); got != want {
 			t.Errorf("received %+v, want %+v", got, want)
 		}
 		if p := h.Problems(time.Now()); len(p) != 1 {

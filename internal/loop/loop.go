@@ -58,8 +58,8 @@ type Guard struct {
 	mu    sync.Mutex
 	ports map[string]*loop
 	found chan struct{} // has a mark when there is another port to cut
-	// probed is when probes were sent last. The goroutine of Tick has it alone.
-	probed time.Time
+	// due is when probes are to be sent next. The goroutine of Tick has it alone.
+	due time.Time
 }
 
 type loop struct {
@@ -170,10 +170,14 @@ func (g *Guard) Tick() {
 		g.cutAll()
 	default:
 	}
-	if now := time.Now(); now.Sub(g.probed) >= probeEvery {
-		g.probed = now
-		g.watch()
+	now := time.Now()
+	if now.Before(g.due) {
+		return
 	}
+	if g.due = g.due.Add(probeEvery); g.due.Before(now) { // the first, or ticks were late
+		g.due = now.Add(probeEvery)
+	}
+	g.watch()
 }
 
 // watch probes for loops, and lets ports back whose loop is gone.

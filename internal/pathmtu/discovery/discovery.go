@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -61,8 +62,9 @@ type Options struct {
 // Discovery is what is known of the MTU on the way to remotes. One goroutine changes it, in the network namespace of the
 // underlay; Read and Applied may be called by any.
 type Discovery struct {
-	o     Options
-	found chan struct{} // has a mark when probes have news
+	o       Options
+	found   chan struct{} // has a mark when probes have news
+	reports chan struct{} // has a mark when the data path has a report
 
 	mu       sync.Mutex // held while what follows changes
 	probes   map[probeSource]followed
@@ -76,13 +78,23 @@ type Discovery struct {
 // New knows nothing yet.
 func New(o Options) *Discovery {
 	return &Discovery{
-		o: o, found: make(chan struct{}, 1), probes: make(map[probeSource]followed), asked: make(map[overlay.Pair]time.Time),
+		o: o, found: make(chan struct{}, 1), reports: make(chan struct{}, 1), probes: make(map[probeSource]followed), asked: make(map[overlay.Pair]time.Time),
 		obeyed: make(map[overlay.Pair]report), outcomes: make(map[string]uint64),
 	}
 }
 
 // Found has a mark when probes have found another path MTU.
 func (d *Discovery) Found() <-chan struct{} { return d.found }
+
+// Reported has Reports have a mark. It waits for nobody, and may be called by any goroutine.
+func (d *Discovery) Reported() { background.Notify(d.reports) }
+
+// Reports has a mark when Follow is to be called soon: the data path said that it has a report.
+func (d *Discovery) Reports() <-chan struct{} { return d.reports }
+
+// IsWaiting reports whether probes are asked about reports, so that Follow is to be called often. It is for the goroutine
+// that calls Follow.
+func (d *Discovery) IsWaiting() bool { return len(d.asked) > 0 }
 
 // Probe makes the probes be those of an edge on its host, and returns the path MTUs that tables are to obey, in bytes
 // of an IP packet.

@@ -136,8 +136,8 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s: ceilings %v, want the route's", c.name, probes.ceilings)
 		}
 		first, again := d.Follow(reports, config, hostState), d.Follow(reports, config, hostState)
-		if first != c.obeyed || again || len(probes.rechecked) != c.rechecked {
-			t.Errorf("%s: obeyed %t, then %t, rechecked %v", c.name, first, again, probes.rechecked)
+		if first != c.obeyed || again || len(probes.rechecked) != c.rechecked || d.IsWaiting() != (c.rechecked > 0) {
+			t.Errorf("%s: obeyed %t, then %t, rechecked %v, waiting %t", c.name, first, again, probes.rechecked, d.IsWaiting())
 		}
 		r, err := d.Read(reports)
 		for _, o := range r.Outcomes() {
