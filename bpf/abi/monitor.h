@@ -121,7 +121,11 @@ struct monitor_core {
 	struct monitor_event event; /* that is made */
 };
 
-MAP(ARRAY, monitors, __u32, struct monitor_table, 1);
+/*
+ * A map like the others, of one entry, but a section: programs read it by its address, without a
+ * look-up. User space gives it its name. It is hidden, or types would be generated for it twice.
+ */
+__hidden struct monitor_table monitors SEC(".data.monitors");
 MAP(PERCPU_ARRAY, monitor_cores, __u32, struct monitor_core, 1);
 
 /* User space makes the rings when somebody watches. */

@@ -15,9 +15,7 @@
 
 static __always_inline struct monitor_table *monitor_table(void)
 {
-	__u32 zero = 0;
-
-	return tracing ? NULL : bpf_map_lookup_elem(&monitors, &zero);
+	return tracing ? NULL : &monitors;
 }
 
 /* What is wanted; NULL: a trace is not told of. */
@@ -28,12 +26,10 @@ static __always_inline const struct monitor_wants *monitor_wants(void)
 	return FIELD_OF(t, wants);
 }
 
-/* Whether somebody wants forwarded packets. */
+/* Whether somebody wants forwarded packets: one word is read. */
 static __always_inline bool is_monitored(void)
 {
-	const struct monitor_wants *w = monitor_wants();
-
-	return w && w->forwarded;
+	return !tracing && monitors.wants.forwarded;
 }
 
 static __always_inline struct monitor_core *monitor_core(void)

@@ -1392,7 +1392,6 @@ const (
 	bpfMapMembers             = "members"
 	bpfMapMonitorCores        = "monitor_cores"
 	bpfMapMonitorRings        = "monitor_rings"
-	bpfMapMonitors            = "monitors"
 	bpfMapNatEvents           = "nat_events"
 	bpfMapNatFragments        = "nat_fragments"
 	bpfMapNatHostCounts       = "nat_host_counts"
@@ -1560,7 +1559,6 @@ type bpfMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -1700,7 +1698,6 @@ type bpfMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -1771,7 +1768,6 @@ func (m *bpfMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

@@ -77,7 +77,6 @@ const (
 	classifyTestMapMembers           = "members"
 	classifyTestMapMonitorCores      = "monitor_cores"
 	classifyTestMapMonitorRings      = "monitor_rings"
-	classifyTestMapMonitors          = "monitors"
 	classifyTestMapNatEvents         = "nat_events"
 	classifyTestMapNatFragments      = "nat_fragments"
 	classifyTestMapNatHostCounts     = "nat_host_counts"
@@ -232,7 +231,6 @@ type classifyTestMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -361,7 +359,6 @@ type classifyTestMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -432,7 +429,6 @@ func (m *classifyTestMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

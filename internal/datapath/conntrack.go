@@ -179,7 +179,7 @@ func (pr *programs) loadGC(load func() (*ebpf.CollectionSpec, error), program, r
 	if err := pr.configure(spec); err != nil {
 		return nil, err
 	}
-	objects, err := pr.kernel.Loader.LoadUpon(spec, pr.maps())
+	objects, err := pr.loadUpon(spec, pr.maps())
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,6 @@ const (
 	conntrackGcMapMembers           = "members"
 	conntrackGcMapMonitorCores      = "monitor_cores"
 	conntrackGcMapMonitorRings      = "monitor_rings"
-	conntrackGcMapMonitors          = "monitors"
 	conntrackGcMapNatEvents         = "nat_events"
 	conntrackGcMapNatFragments      = "nat_fragments"
 	conntrackGcMapNatHostCounts     = "nat_host_counts"
@@ -197,7 +196,6 @@ type conntrackGcMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -326,7 +324,6 @@ type conntrackGcMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -397,7 +394,6 @@ func (m *conntrackGcMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

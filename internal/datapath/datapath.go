@@ -153,6 +153,7 @@ func (d *Datapath) load() error {
 	if err != nil {
 		return err
 	}
+	nameSections(spec)
 	for _, m := range spec.Maps {
 		if !isData(m) {
 			m.Pinning = ebpf.PinByName
@@ -205,6 +206,34 @@ func (d *Datapath) unmap() error {
 
 // isData reports whether m holds a program's constants: never shared, never pinned.
 func isData(m *ebpf.MapSpec) bool { return len(m.Name) > 0 && m.Name[0] == '.' }
+
+// mapMonitors is the map of monitors, and monitorSection the section of object files that becomes it.
+const mapMonitors, monitorSection = "monitors", ".data.monitors"
+
+// nameSections has the map of monitors, which object files have as a section so that programs read it without a look-up, be
+// a map as the others: pinned by its name, and the same for all programs.
+func nameSections(spec *ebpf.CollectionSpec) {
+	m := spec.Maps[monitorSection]
+	if m == nil {
+		return
+	}
+	m.Name, m.Contents = mapMonitors, nil // what is pinned keeps what it holds
+	spec.Maps[m.Name] = m
+	delete(spec.Maps, monitorSection)
+	for _, p := range spec.Programs {
+		for i, ins := range p.Instructions {
+			if ins.Reference() == monitorSection {
+				p.Instructions[i] = ins.WithReference(m.Name)
+			}
+		}
+	}
+}
+
+// loadUpon loads all of a spec upon those of maps that it has.
+func (pr *programs) loadUpon(spec *ebpf.CollectionSpec, maps map[string]kernel.Map) (*kernel.Objects, error) {
+	nameSections(spec)
+	return pr.kernel.Loader.LoadUpon(spec, maps)
+}
 
 // configure sizes the maps and sets the constants of a spec.
 func (pr *programs) configure(spec *ebpf.CollectionSpec) error {

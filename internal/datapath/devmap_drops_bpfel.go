@@ -39,7 +39,6 @@ const (
 	devmapDropsMapMembers           = "members"
 	devmapDropsMapMonitorCores      = "monitor_cores"
 	devmapDropsMapMonitorRings      = "monitor_rings"
-	devmapDropsMapMonitors          = "monitors"
 	devmapDropsMapNatEvents         = "nat_events"
 	devmapDropsMapNatFragments      = "nat_fragments"
 	devmapDropsMapNatHostCounts     = "nat_host_counts"
@@ -154,7 +153,6 @@ type devmapDropsMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -243,7 +241,6 @@ type devmapDropsMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -307,7 +304,6 @@ func (m *devmapDropsMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

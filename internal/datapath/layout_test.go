@@ -86,7 +86,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapLimitLargest:      {reflect.TypeFor[bpfLimitedCount](), u32},
 		bpfMapStamps:            {u32, reflect.TypeFor[bpfStamp]()},
 		bpfMapStamped:           {u32, reflect.TypeFor[bpfStamped]()},
-		bpfMapMonitors:          {u32, reflect.TypeFor[bpfMonitorTable]()},
+		mapMonitors:             {u32, reflect.TypeFor[bpfMonitorTable]()},
 		bpfMapMonitorCores:      {u32, reflect.TypeFor[bpfMonitorCore]()},
 		bpfMapMonitorRings:      {u32, u32}, // of maps
 		bpfMapOwnerDrops:        {reflect.TypeFor[bpfDropOwner](), reflect.TypeFor[bpfCounter]()},
@@ -96,6 +96,7 @@ func TestMapTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	nameSections(spec)
 	for name, m := range spec.Maps {
 		if isData(m) {
 			continue

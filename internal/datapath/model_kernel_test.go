@@ -117,6 +117,7 @@ func compareMaps(t *testing.T, step int, paths [2]*Datapath) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	nameSections(spec)
 	entries := 0
 	for name, m := range spec.Maps {
 		readable := !isData(m) && m.KeySize > 0 && !strings.HasPrefix(m.Type.String(), "PerCPU")

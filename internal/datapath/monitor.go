@@ -205,6 +205,9 @@ func wantsOf(w bpfMonitorWants, slot int, o MonitorOptions) bpfMonitorWants {
 			*bit.word |= 1 << slot
 		}
 	}
+	if w.Originals == 0 { // nobody's
+		w.Snaplen = 0
+	}
 	return w
 }
 

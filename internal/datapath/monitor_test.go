@@ -5,9 +5,13 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -265,5 +269,58 @@ func TestMonitorTransit(t *testing.T) {
 	list := eventsOf(t, s)
 	if len(list) != 2 || !list[0].XDP || !bytes.Equal(list[0].Bytes, b) || !bytes.Equal(list[1].Bytes, without.out) || !list[0].Decision.Cached {
 		t.Errorf("told %+v", list)
+	}
+}
+
+// Who takes over adopts the map of sessions, and ends those of the former process. Programs of that one, which packets see
+// until tables are applied, tell of packets in sessions of the new one, and so do its own later.
+func TestMonitorAfterTakeover(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0])
+	c := passing()[0]
+	from, through := c.in(w, strings.Replace(c.words, ":1 ", ":5454 ", 1))
+	without := w.transit(t, from, through)
+	left, err := w.dp.Monitors.Start(MonitorOptions{Forwarded: true, RingBytes: 4096})
+	must(t, err)
+	tap := w.taps(t)["p0"]
+	w.reopen(t)
+	must(t, errors.Join(left.ring.Close(), left.rings.Close()))
+	var table bpfMonitorTable
+	must(t, w.dp.Monitors.maps.Monitors.Lookup(uint32(0), &table))
+	if table != (bpfMonitorTable{}) {
+		t.Errorf("of the former process are left %+v", table)
+	}
+	s := w.watch(t, MonitorOptions{Drops: true, Forwarded: true, Leaving: true})
+	tap.send(t, say(alice, alice)) // to a program of the former process
+	var list []PacketEvent
+	must(t, await.That(t.Context(), "the event of the former program", func() error {
+		if list = append(list, eventsOf(t, s)...); len(list) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	}))
+	if len(list) != 1 || list[0].XDP || list[0].Reason != "same-port" {
+		t.Errorf("programs of the former process told %+v", list)
+	}
+	w.apply(t)
+	w.fromPort(t, "p0", say(alice, alice))
+	if r := w.transit(t, from, through); r.verdict != without.verdict {
+		t.Errorf("the verdict was %v, and is %v", without.verdict, r.verdict)
+	}
+	if list := eventsOf(t, s); len(list) != 2 || list[0].XDP || !list[1].XDP {
+		t.Errorf("programs of the new one told %+v", list)
+	}
+}
+
+// The map of sessions is as it was when programs looked it up, so that each build adopts that of the other.
+func TestMonitorMapIsPlain(t *testing.T) {
+	spec, err := loadBpf()
+	must(t, err)
+	nameSections(spec)
+	m := spec.Maps[mapMonitors]
+	got := ebpf.MapSpec{Name: m.Name, Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries, Flags: m.Flags}
+	want := ebpf.MapSpec{Name: "monitors", Type: ebpf.Array, KeySize: 4, ValueSize: 1136, MaxEntries: 1}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -41,7 +41,6 @@ const (
 	natGcMapMembers           = "members"
 	natGcMapMonitorCores      = "monitor_cores"
 	natGcMapMonitorRings      = "monitor_rings"
-	natGcMapMonitors          = "monitors"
 	natGcMapNatEvents         = "nat_events"
 	natGcMapNatFragments      = "nat_fragments"
 	natGcMapNatGcResult       = "nat_gc_result"
@@ -194,7 +193,6 @@ type natGcMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatGcResult       *ebpf.MapSpec `ebpf:"nat_gc_result"`
@@ -323,7 +321,6 @@ type natGcMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatGcResult       *ebpf.Map `ebpf:"nat_gc_result"`
@@ -394,7 +391,6 @@ func (m *natGcMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatGcResult,

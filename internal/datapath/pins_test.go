@@ -230,6 +230,7 @@ func TestOlderPinsGo(t *testing.T) {
 func TestReleasesAreListed(t *testing.T) {
 	spec, err := loadBpf()
 	must(t, err)
+	nameSections(spec)
 	known := releases()
 	for abi := 1; abi < abiVersion; abi++ {
 		if len(known[abi].roles) == 0 || len(known[abi].maps) == 0 {

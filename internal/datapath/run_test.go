@@ -115,7 +115,7 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 			t.Fatalf("set %s: %v", name, err)
 		}
 	}
-	loaded, err := w.dp.prog.kernel.Loader.LoadUpon(spec, w.dp.prog.maps())
+	loaded, err := w.dp.prog.loadUpon(spec, w.dp.prog.maps())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func bind(spec *ebpf.CollectionSpec, program string, ifindex int) {
 // loadOne loads one program of an object upon those of maps that it has.
 func (pr *programs) loadOne(spec *ebpf.CollectionSpec, name string, maps map[string]kernel.Map) (kernel.Program, error) {
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
-	objects, err := pr.kernel.Loader.LoadUpon(spec, maps)
+	objects, err := pr.loadUpon(spec, maps)
 	if err != nil {
 		return nil, err
 	}

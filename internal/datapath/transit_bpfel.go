@@ -39,7 +39,6 @@ const (
 	transitMapMembers           = "members"
 	transitMapMonitorCores      = "monitor_cores"
 	transitMapMonitorRings      = "monitor_rings"
-	transitMapMonitors          = "monitors"
 	transitMapNatEvents         = "nat_events"
 	transitMapNatFragments      = "nat_fragments"
 	transitMapNatHostCounts     = "nat_host_counts"
@@ -190,7 +189,6 @@ type transitMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -315,7 +313,6 @@ type transitMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -382,7 +379,6 @@ func (m *transitMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,

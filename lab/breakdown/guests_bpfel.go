@@ -402,46 +402,6 @@ type guestsMonitorCore struct {
 	}
 }
 
-type guestsMonitorTable struct {
-	_     structs.HostLayout
-	Wants struct {
-		_         structs.HostLayout
-		Drops     uint32
-		Forwarded uint32
-		Originals uint32
-		Snaplen   uint32
-	}
-	Sessions [4]struct {
-		_       structs.HostLayout
-		Id      uint64
-		UntilNs uint64
-		Tokens  uint32
-		Snaplen uint32
-		Sample  uint32
-		Points  uint32
-		Filter  struct {
-			_         structs.HostLayout
-			Tests     uint8
-			Proto     uint8
-			Proto2    uint8
-			AnyProto  uint8
-			Ethertype uint16
-			Sport     uint16
-			Dport     uint16
-			Segment   uint16
-			Ifindex   uint32
-			Vport     uint32
-			Pad       uint32
-			Reasons   [4]uint64
-			Src       guestsAddr
-			SrcMask   guestsAddr
-			Dst       guestsAddr
-			DstMask   guestsAddr
-			Remotes   [8]guestsAddr
-		}
-	}
-}
-
 type guestsNatHostCount struct {
 	_     structs.HostLayout
 	Count uint32
@@ -825,7 +785,6 @@ const (
 	guestsMapMembers           = "members"
 	guestsMapMonitorCores      = "monitor_cores"
 	guestsMapMonitorRings      = "monitor_rings"
-	guestsMapMonitors          = "monitors"
 	guestsMapNatEvents         = "nat_events"
 	guestsMapNatFragments      = "nat_fragments"
 	guestsMapNatHostCounts     = "nat_host_counts"
@@ -943,7 +902,6 @@ type guestsMapSpecs struct {
 	Members           *ebpf.MapSpec `ebpf:"members"`
 	MonitorCores      *ebpf.MapSpec `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.MapSpec `ebpf:"monitor_rings"`
-	Monitors          *ebpf.MapSpec `ebpf:"monitors"`
 	NatEvents         *ebpf.MapSpec `ebpf:"nat_events"`
 	NatFragments      *ebpf.MapSpec `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.MapSpec `ebpf:"nat_host_counts"`
@@ -1035,7 +993,6 @@ type guestsMaps struct {
 	Members           *ebpf.Map `ebpf:"members"`
 	MonitorCores      *ebpf.Map `ebpf:"monitor_cores"`
 	MonitorRings      *ebpf.Map `ebpf:"monitor_rings"`
-	Monitors          *ebpf.Map `ebpf:"monitors"`
 	NatEvents         *ebpf.Map `ebpf:"nat_events"`
 	NatFragments      *ebpf.Map `ebpf:"nat_fragments"`
 	NatHostCounts     *ebpf.Map `ebpf:"nat_host_counts"`
@@ -1102,7 +1059,6 @@ func (m *guestsMaps) Close() error {
 		m.Members,
 		m.MonitorCores,
 		m.MonitorRings,
-		m.Monitors,
 		m.NatEvents,
 		m.NatFragments,
 		m.NatHostCounts,
