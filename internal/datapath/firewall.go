@@ -34,6 +34,7 @@ type Firewall struct {
 	// made with.
 	policy  *policy.Policy
 	inForce policy.Numbers
+	lines   uint32 // of the image
 	// rules are the numbers by name, and names the rules by number: those that are gone
 	// too, until the number is another's.
 	rules map[uint64]uint32
@@ -132,7 +133,7 @@ func (fw *Firewall) force(pol *policy.Policy, next policy.Numbers, fresh map[uin
 // that is the same, as after a restart. A policy that is the same but for the ports that
 // exist keeps its number.
 func (fw *Firewall) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy bool) (swapped bool, err error) {
-	stamp, err := fw.policyStamp()
+	stamp, err := fw.prog.policyStamp()
 	if err != nil {
 		return false, err
 	}
@@ -142,7 +143,8 @@ func (fw *Firewall) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy
 		return false, fmt.Errorf("policy of the firewall: %w", err)
 	}
 	if !samePolicy {
-		if stamp.Name == compiledSum(compiled) && fw.hasPolicy() {
+		if stamp.Name == compiledSum(compiled) && fw.prog.hasPolicy(policyFirewall) {
+			fw.lines = linesOf(compiled)
 			return false, nil
 		}
 		n.Policy++
@@ -150,33 +152,43 @@ func (fw *Firewall) swapPolicy(pol *policy.Policy, n *policy.Numbers, samePolicy
 			return false, fmt.Errorf("policy of the firewall: %w", err)
 		}
 	}
+	// Who ends between these steps leaves no hash of an image that is not in force.
+	stamp.Name, stamp.Connections = 0, uint64(n.Policy)
+	if err := fw.prog.stampPolicy(stamp); err != nil {
+		return false, err
+	}
 	if err := fw.prog.loadCompiled(policyFirewall, compiled); err != nil {
 		return false, err
 	}
-	return true, fw.stampPolicy(bpfRuleCounters{Name: compiledSum(compiled), Connections: uint64(n.Policy)})
+	fw.lines = linesOf(compiled)
+	stamp.Name = compiledSum(compiled)
+	return true, fw.prog.stampPolicy(stamp)
 }
 
-// policyStamp is what rule 0, which is none, tells of the policy that is loaded: as name
-// a hash of its image, and as connections its number.
-func (fw *Firewall) policyStamp() (stamp bpfRuleCounters, err error) {
-	if err := fw.maps.Rules.Lookup(uint32(0), &stamp); err != nil {
+// policyStamp is what rule 0, which is none, tells of what is loaded: as name a hash of the firewall's image, as connections
+// its number, and as packets a hash of the image of egress. Reading the images back would take CAP_SYS_ADMIN: the
+// map policy tells their numbers only.
+func (pr *programs) policyStamp() (stamp bpfRuleCounters, err error) {
+	if err := pr.objs.Rules.Lookup(uint32(0), &stamp); err != nil {
 		return stamp, fmt.Errorf("read the policy's number: %w", err)
 	}
 	return stamp, nil
 }
 
-func (fw *Firewall) stampPolicy(stamp bpfRuleCounters) error {
-	if err := fw.maps.Rules.Put(uint32(0), stamp); err != nil {
+func (pr *programs) stampPolicy(stamp bpfRuleCounters) error {
+	if err := pr.objs.Rules.Put(uint32(0), stamp); err != nil {
 		return fmt.Errorf("write the policy's number: %w", err)
 	}
 	return nil
 }
 
-// hasPolicy reports whether the programs find a policy.
-func (fw *Firewall) hasPolicy() bool {
+// hasPolicy reports whether the programs find an image.
+func (pr *programs) hasPolicy(which uint32) bool {
 	var id ebpf.MapID
-	return fw.prog.objs.Policy.Lookup(policyFirewall, &id) == nil
+	return pr.objs.Policy.Lookup(which, &id) == nil
 }
+
+func linesOf(compiled policy.Compiled) uint32 { return uint32(len(compiled) / policy.LineWords) }
 
 func compiledBytes(compiled policy.Compiled) []byte {
 	return bytesOf(compiled)
@@ -210,7 +222,7 @@ func newPolicyMap(loader kernel.Loader, compiled policy.Compiled) (kernel.Map, e
 	}
 	m, err := loader.NewMap(&ebpf.MapSpec{
 		Name: "policy_lines", Type: ebpf.Array, KeySize: 4, ValueSize: 4 * policy.LineWords,
-		MaxEntries: uint32(len(compiled) / policy.LineWords), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
+		MaxEntries: linesOf(compiled), Flags: unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make room for a policy of %d bytes: %w", 4*len(compiled), err)
@@ -231,7 +243,7 @@ func (fw *Firewall) prunePolicy(p *plan) error {
 	if p.policed {
 		return fw.freeRules()
 	}
-	fw.policy, fw.inForce = nil, policy.Numbers{}
+	fw.policy, fw.inForce, fw.lines = nil, policy.Numbers{}, 0
 	err := fw.prog.objs.Policy.Delete(policyFirewall)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove the policy: %w", err)

@@ -124,34 +124,34 @@ func (ep *egressPolicies) swapEgressRules(r *egressRules) (swapped bool, err err
 	if err != nil {
 		return false, fmt.Errorf("rules of egress: %w", err)
 	}
-	if same, err := ep.prog.hasCompiled(policyEgress, compiled); same || err != nil {
-		return false, err
-	}
-	return true, ep.prog.loadCompiled(policyEgress, compiled)
+	return ep.prog.swapEgressImage(compiled)
 }
 
-// hasCompiled reports whether the image is in force, as after a restart.
-func (pr *programs) hasCompiled(which uint32, compiled policy.Compiled) (bool, error) {
-	var id ebpf.MapID
-	if err := pr.objs.Policy.Lookup(which, &id); err != nil {
-		return false, ignoreMissing(err)
-	}
-	lines, err := pr.kernel.Loader.MapByID(id)
+// swapEgressImage puts an image into force, unless it is, as after a restart.
+func (pr *programs) swapEgressImage(compiled policy.Compiled) (swapped bool, err error) {
+	stamp, err := pr.policyStamp()
 	if err != nil {
-		return false, fmt.Errorf("open the rules in force: %w", err)
-	}
-	defer lines.Close()
-	if int(lines.MaxEntries())*policy.LineWords != len(compiled) {
-		return false, nil
-	}
-	now := make([][policy.LineWords]uint32, lines.MaxEntries())
-	if err := readArray(lines, now); err != nil {
 		return false, err
 	}
-	for i := range now {
-		if !slices.Equal(now[i][:], compiled[i*policy.LineWords:(i+1)*policy.LineWords]) {
-			return false, nil
-		}
+	sum := compiledSum(compiled)
+	if stamp.Packets == sum && pr.hasPolicy(policyEgress) {
+		return false, nil
 	}
-	return true, nil
+	// Who ends between these steps leaves no stamp of an image that is not in force.
+	if err := pr.stampEgress(0); err != nil {
+		return false, err
+	}
+	if err := pr.loadCompiled(policyEgress, compiled); err != nil {
+		return false, err
+	}
+	return true, pr.stampEgress(sum)
+}
+
+func (pr *programs) stampEgress(sum uint64) error {
+	stamp, err := pr.policyStamp()
+	if err != nil {
+		return err
+	}
+	stamp.Packets = sum
+	return pr.stampPolicy(stamp)
 }

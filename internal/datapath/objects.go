@@ -17,6 +17,7 @@ type objects struct {
 	Current           kernel.Map `ebpf:"current"`
 	NeighbourRequests kernel.Map `ebpf:"neighbour_requests"`
 	Policy            kernel.Map `ebpf:"policy"`
+	Rules             kernel.Map `ebpf:"rules"`
 	Stamped           kernel.Map `ebpf:"stamped"`
 }
 

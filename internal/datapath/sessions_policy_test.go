@@ -135,7 +135,7 @@ func TestFirewallComesAndGoes(t *testing.T) {
 	w.reopen(t)
 	w.apply(t)
 	w.follow(t, []step{{"p0", udpTo("99"), "p1"}, {"p0", udpTo("53"), "p1"}})
-	if w.dp.Firewall.hasPolicy() || w.dp.Firewall.anyPoliced() {
+	if w.dp.prog.hasPolicy(policyFirewall) || w.dp.Firewall.anyPoliced() {
 		t.Error("something of the firewall is left")
 	}
 	w.tables.Firewall = nil

@@ -3,10 +3,10 @@ package datapath
 import (
 	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf"
+	"os"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
+	"github.com/selvage/selvage/internal/policy"
 )
 
 // GCStats is what the sweep over the firewall's connections found.
@@ -129,14 +129,16 @@ func (fw *Firewall) FirewallTables(c GCStats) []Table {
 		table(TableConnections, fw.maps.CtEstablished, c.Connections), table(TableHalfOpen, fw.maps.CtHalfOpen, c.HalfOpen),
 		table(TableFragments, fw.maps.Fragments, -1), table(TableRules, fw.maps.Rules, len(fw.inForce.Rules)),
 	}
-	var id ebpf.MapID
-	if err := fw.prog.objs.Policy.Lookup(uint32(0), &id); err == nil {
-		if lines, err := fw.prog.kernel.Loader.MapByID(id); err == nil {
-			list = append(list, table(TablePolicy, lines, -1))
-			lines.Close()
-		}
+	if fw.lines > 0 {
+		list = append(list, Table{Name: TablePolicy, Used: -1, Size: int(fw.lines), Bytes: imageMemory(fw.lines)})
 	}
 	return append(list, table(TableLogs, fw.maps.Logs, -1))
+}
+
+// imageMemory is what the kernel accounts for an array of so many lines whose memory is mapped: to ask it takes CAP_SYS_ADMIN.
+func imageMemory(lines uint32) uint64 {
+	page := uint64(os.Getpagesize())
+	return page + (uint64(lines)*4*policy.LineWords+page-1)/page*page
 }
 
 // The tables of NAT.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
@@ -127,11 +129,35 @@ func TestSweepCounts(t *testing.T) {
 	if c.HalfOpens["p0"] != (HalfOpen{Out: 1}) || c.HalfOpens["p1"] != (HalfOpen{In: 1}) {
 		t.Errorf("half-open %v, want one at each port", c.HalfOpens)
 	}
+	policies := 0
 	for _, table := range w.dp.Firewall.FirewallTables(c) {
 		if table.Bytes == 0 || table.Size == 0 {
 			t.Errorf("table %+v, want its memory", table)
 		}
+		if table.Name == TablePolicy {
+			policies++
+			if size, bytes := w.firewallImage(t); table.Size != size || table.Bytes != bytes {
+				t.Errorf("table %+v, in the kernel %d lines in %d bytes", table, size, bytes)
+			}
+		}
 	}
+	if policies != 1 {
+		t.Errorf("%d tables of the policy, want one", policies)
+	}
+}
+
+// firewallImage is what the kernel says of the image in force.
+func (w *world) firewallImage(t testing.TB) (lines int, bytes uint64) {
+	t.Helper()
+	var id ebpf.MapID
+	must(t, w.dp.prog.objs.Policy.Lookup(policyFirewall, &id))
+	image, err := ebpf.NewMapFromID(id)
+	must(t, err)
+	defer image.Close()
+	info, err := image.Info()
+	must(t, err)
+	bytes, _ = info.Memlock()
+	return int(image.MaxEntries()), bytes
 }
 
 // A connection goes when its time is over, and not before.

@@ -109,7 +109,6 @@ type Loader interface {
 	// LoadUpon loads a spec upon those of maps that it has, which have sizes of their own.
 	LoadUpon(spec *ebpf.CollectionSpec, maps map[string]Map) (*Objects, error)
 	NewMap(spec *ebpf.MapSpec) (PinnedMap, error)
-	MapByID(id ebpf.MapID) (Map, error)
 	// PinnedMap is fs.ErrNotExist where there is no pin.
 	PinnedMap(path string) (PinnedMap, error)
 	NewRing(m Map) (Ring, error)

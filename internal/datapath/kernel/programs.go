@@ -89,15 +89,6 @@ func (hostLoader) NewMap(spec *ebpf.MapSpec) (PinnedMap, error) {
 	return hostMap{m}, nil
 }
 
-// MapByID implements Loader.
-func (hostLoader) MapByID(id ebpf.MapID) (Map, error) {
-	m, err := ebpf.NewMapFromID(id)
-	if err != nil {
-		return nil, err
-	}
-	return hostMap{m}, nil
-}
-
 // PinnedMap implements Loader.
 func (hostLoader) PinnedMap(path string) (PinnedMap, error) {
 	m, err := ebpf.LoadPinnedMap(path, nil)

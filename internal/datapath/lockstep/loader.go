@@ -48,7 +48,7 @@ func (l loader) Load(spec *ebpf.CollectionSpec, pinDir string) (*kernel.Objects,
 	if err != nil {
 		return nil, err
 	}
-	return l.m.objects(model, host)
+	return l.m.objects(model, host), nil
 }
 
 // LoadUpon implements kernel.Loader.
@@ -69,7 +69,7 @@ func (l loader) LoadUpon(spec *ebpf.CollectionSpec, shared map[string]kernel.Map
 	if err != nil {
 		return nil, err
 	}
-	return l.m.objects(model, host)
+	return l.m.objects(model, host), nil
 }
 
 // standIns is a spec whose programs are of the same kinds, and let everything pass: the verifier
@@ -90,14 +90,10 @@ func standIns(spec *ebpf.CollectionSpec) *ebpf.CollectionSpec {
 }
 
 // objects are what both have loaded.
-func (m *Machine) objects(model, host *kernel.Objects) (*kernel.Objects, error) {
+func (m *Machine) objects(model, host *kernel.Objects) *kernel.Objects {
 	all := &kernel.Objects{Maps: map[string]kernel.Map{}, Programs: map[string]kernel.Program{}}
 	for name := range host.Maps {
-		t, err := m.table(name, model.Maps[name], host.Maps[name])
-		if err != nil {
-			return nil, err
-		}
-		all.Maps[name] = t
+		all.Maps[name] = m.table(name, model.Maps[name], host.Maps[name])
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +101,7 @@ func (m *Machine) objects(model, host *kernel.Objects) (*kernel.Objects, error) 
 		all.Programs[name] = program{model.Programs[name], m, p}
 		m.keep(p)
 	}
-	return all, nil
+	return all
 }
 
 // opened is a map that both open.
@@ -121,7 +117,7 @@ func (l loader) opened(name, what string, model, host func() (kernel.PinnedMap, 
 	if err != nil {
 		return nil, err
 	}
-	return l.m.table(name, a, b)
+	return l.m.table(name, a, b), nil
 }
 
 // NewMap implements kernel.Loader.
@@ -134,19 +130,6 @@ func (l loader) NewMap(spec *ebpf.MapSpec) (kernel.PinnedMap, error) {
 func (l loader) PinnedMap(name string) (kernel.PinnedMap, error) {
 	return l.opened(path.Base(name), "open "+name,
 		func() (kernel.PinnedMap, error) { return l.model.PinnedMap(name) }, func() (kernel.PinnedMap, error) { return l.host.PinnedMap(name) })
-}
-
-// MapByID implements kernel.Loader. The number is the kernel's.
-func (l loader) MapByID(id ebpf.MapID) (kernel.Map, error) {
-	pinned := func(m kernel.Map, err error) (kernel.PinnedMap, error) {
-		if err != nil {
-			return nil, err
-		}
-		return m.(kernel.PinnedMap), nil
-	}
-	return l.opened(fmt.Sprintf("map %d", id), fmt.Sprintf("open map %d", id),
-		func() (kernel.PinnedMap, error) { return pinned(l.model.MapByID(l.m.ids[id])) },
-		func() (kernel.PinnedMap, error) { return pinned(l.host.MapByID(id)) })
 }
 
 // NewRing implements kernel.Loader. It is the model's: nothing is sent, and who waits for the kernel stops

@@ -31,10 +31,9 @@ type Machine struct {
 	mu          sync.Mutex // a call to both is one
 	refused     bool       // the model's faults refused the call that is under way
 	open        map[io.Closer]bool
-	written     map[string]bool           // maps whose memory the caller has
-	compared    map[string]int            // writes to a map when it was compared
-	ids         map[ebpf.MapID]ebpf.MapID // the model's, by the kernel's
-	links       map[link.ID]link.ID       // likewise
+	written     map[string]bool     // maps whose memory the caller has
+	compared    map[string]int      // writes to a map when it was compared
+	links       map[link.ID]link.ID // the model's, by the kernel's
 	differences []string
 	calls       int
 }
@@ -44,7 +43,7 @@ type Machine struct {
 func New(seed uint64, within func(do func())) *Machine {
 	return &Machine{
 		model: mapmodel.New(seed), host: kernel.Host(), within: within,
-		open: map[io.Closer]bool{}, written: map[string]bool{}, compared: map[string]int{}, ids: map[ebpf.MapID]ebpf.MapID{}, links: map[link.ID]link.ID{},
+		open: map[io.Closer]bool{}, written: map[string]bool{}, compared: map[string]int{}, links: map[link.ID]link.ID{},
 	}
 }
 

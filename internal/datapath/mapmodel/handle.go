@@ -340,6 +340,3 @@ func isZero(b []byte) bool {
 
 // zeros are what bytes are compared with.
 var zeros [1024]byte
-
-// ID is the number by which Loader opens the map.
-func (h *handle) ID() ebpf.MapID { return h.t.id }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
 )
@@ -86,19 +85,7 @@ func (l loader) NewMap(spec *ebpf.MapSpec) (kernel.PinnedMap, error) {
 	l.m.mu.Lock()
 	l.m.lastMap++
 	t := newTable(spec, l.m.lastMap, l.m.seed)
-	l.m.tables[t.id] = t
 	l.m.mu.Unlock()
-	return l.m.handle(t, ""), nil
-}
-
-// MapByID implements kernel.Loader.
-func (l loader) MapByID(id ebpf.MapID) (kernel.Map, error) {
-	l.m.mu.Lock()
-	t := l.m.tables[id]
-	l.m.mu.Unlock()
-	if t == nil {
-		return nil, fmt.Errorf("map %d: %w", id, unix.ENOENT)
-	}
 	return l.m.handle(t, ""), nil
 }
 

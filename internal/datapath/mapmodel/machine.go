@@ -28,7 +28,6 @@ type Machine struct {
 
 	pins    map[string]*node
 	locked  map[string]*lock
-	tables  map[ebpf.MapID]*table
 	links   map[link.ID]*linkState
 	lastMap ebpf.MapID
 	lastID  link.ID
@@ -83,7 +82,7 @@ type Frame struct {
 func New(seed uint64) *Machine {
 	return &Machine{
 		seed: seed, boot: time.Now().Add(-time.Hour), random: rand.New(rand.NewPCG(seed, 1)),
-		pins: map[string]*node{}, locked: map[string]*lock{}, tables: map[ebpf.MapID]*table{}, links: map[link.ID]*linkState{},
+		pins: map[string]*node{}, locked: map[string]*lock{}, links: map[link.ID]*linkState{},
 		open: map[closer]bool{}, gone: map[int]bool{}, writes: map[string]int{}, runs: map[string]Run{},
 	}
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -52,7 +53,7 @@ func (n *Network) Started(h *topo.Host, e *dut.Edge) { n.Edges[h.Name] = e }
 // Start runs an edge on a host.
 func (n *Network) Start(h *topo.Host, name, config string) *dut.Edge {
 	n.T.Helper()
-	e, err := dut.StartEdge(n.Ctx, h, Program, name, config)
+	e, err := dut.StartEdge(n.Ctx, h, cmp.Or(n.confined, Program), name, config)
 	if err != nil {
 		n.Fail("edge on "+h.Name+" answers", err)
 	}

@@ -23,6 +23,7 @@ type Network struct {
 	Dir      string       // of the captures
 	stop     func() error // ends the captures, nil while none is made
 	Edges    map[string]*dut.Edge
+	confined string // program that Start runs in the place of the edge's, "" for that
 }
 
 // NewNetwork makes an empty network, which goes with the test.
