@@ -64,7 +64,7 @@ func (n *Node) Make(ctx context.Context, p plan.Plan) Found {
 	var err error
 	f.Status, err = n.Edge.Status(ctx)
 	errs = append(errs, err)
-	f.Egress, err = n.Edge.Egress().Info(ctx)
+	f.Egress, err = n.egress(ctx, p)
 	errs = append(errs, err)
 	if p.BGP {
 		f.BGP, err = n.Edge.BGP().Info(ctx)
@@ -115,6 +115,14 @@ func write(path string, text []byte) error {
 		return err
 	}
 	return replace.File(path, text)
+}
+
+// egress is what the edge says of policies and gateways; nothing where the file has none, about which an edge is not to be asked.
+func (n *Node) egress(ctx context.Context, p plan.Plan) (api.EgressInfo, error) {
+	if len(p.Gateways) == 0 {
+		return api.EgressInfo{}, nil
+	}
+	return n.Edge.Egress().Info(ctx)
 }
 
 // group is an object of the edge.
@@ -234,7 +242,7 @@ func (n *Node) steer(ctx context.Context, p plan.Plan, f *Found) error {
 
 // inspect notes what the tables lack of a plan's policies; has are the members of the edge's groups.
 func (n *Node) inspect(ctx context.Context, p plan.Plan, has map[string][]netip.Addr, f *Found) {
-	info, err := n.Edge.Egress().Info(ctx)
+	info, err := n.egress(ctx, p)
 	if err != nil {
 		for _, c := range p.Policies {
 			f.lacks(c.Key, "the edge does not answer: "+err.Error())
