@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -78,7 +79,8 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	for _, o := range Watched() {
 		b = b.Watches(o, Enqueue(o), builder.WithPredicates(Changed()))
 	}
-	if err := errors.Join(m.Add(manager.RunnableFunc(reflect)), b.Complete(r)); err != nil {
+	probes := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
+	if err := errors.Join(probes, m.Add(manager.RunnableFunc(reflect)), b.Complete(r)); err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
 	}
 	for _, add := range o.Also {

@@ -66,7 +66,7 @@ func Start(ctx context.Context) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	ports, err := freePorts(3)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return err
 	}
@@ -342,8 +342,8 @@ func served(ctx context.Context, c client.Client, crd *unstructured.Unstructured
 	})
 }
 
-// freePorts are ports of loopback that nobody has now.
-func freePorts(n int) (ports []int, err error) {
+// FreePorts are ports of loopback that nobody has now.
+func FreePorts(n int) (ports []int, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

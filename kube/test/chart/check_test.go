@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/controller"
+	"github.com/selvage/selvage/kube/test/apiserver"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -37,9 +39,15 @@ func TestCheck(t *testing.T) {
 	program := build(t)
 	ownLease(t)
 	config, _ := as(t, "controller", nil)
+	ports, err := apiserver.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	health := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	runs(t, func(ctx context.Context) error {
-		return controller.Run(ctx, config, controller.Options{LeaseNamespace: namespace})
+		return controller.Run(ctx, config, controller.Options{LeaseNamespace: namespace, Health: health})
 	})
+	probed(t, health)
 	before := asked(t)
 	ready := agentOf(t)
 
@@ -77,6 +85,37 @@ func TestCheck(t *testing.T) {
 	left, err := server.Run(ctx, "kubectl", "get", "pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings", "-A", "-l", "app.kubernetes.io/component=check", "-o", "name")
 	if err != nil || left != "" {
 		t.Errorf("left: %s %v", left, err)
+	}
+}
+
+// probed is a fact: a controller that serves its health there is alive to the chart's probe, which restarts it otherwise.
+func probed(t *testing.T, health string) {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: release + "-controller"}, &d); err != nil {
+		t.Fatal(err)
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	probe := c.LivenessProbe.HTTPGet
+	if want := "--health=:" + probe.Port.String(); !slices.Contains(c.Args, want) {
+		t.Errorf("the probe asks port %s, and the controller has %v", probe.Port.String(), c.Args)
+	}
+	if err := await.Within(t.Context(), patience, "the controller's health", func() error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+probe.Path, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 
