@@ -52,7 +52,7 @@ var containers = map[string]container{
 // images makes an OCI archive of each: an index with an image for each architecture.
 func (s source) images(out string) error {
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
-		if err := s.image(out, name); err != nil {
+		if err := s.image(out, name, architectures...); err != nil {
 			return fmt.Errorf("image of %s: %w", name, err)
 		}
 	}
@@ -62,7 +62,7 @@ func (s source) images(out string) error {
 // tag is the version as a registry takes it.
 func (s source) tag() string { return strings.NewReplacer("~", "-", "+", "-").Replace(s.version) }
 
-func (s source) image(out, program string) error {
+func (s source) image(out, program string, architectures ...string) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range architectures {
 		image, err := s.imageFor(program, arch)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func main() {
 	flag.StringVar(&s.version, "version", "", "version, as dpkg and rpm sort it")
 	flag.StringVar(&s.commit, "commit", "", "commit that the programs are built from")
 	flag.Int64Var(&epoch, "epoch", 0, "time of that commit, in seconds since 1970")
-	only := flag.String("only", "", "make deb and rpm for this architecture alone, or the chart alone: chart")
+	only := flag.String("only", "", "make deb and rpm for this architecture alone, the chart alone: chart, or a cluster's images alone: images-ARCH")
 	flag.Parse()
 	s.time = time.Unix(epoch, 0).UTC()
 	if err := s.build(out, *only); err != nil {
@@ -53,6 +54,9 @@ func (s source) build(out, only string) error {
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
+	}
+	if arch, is := strings.CutPrefix(only, "images-"); is {
+		return errors.Join(s.image(out, "selvage", arch), s.image(out, "selvage-kube", arch))
 	}
 	switch only {
 	case "":

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -84,7 +85,8 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	for _, object := range append(append(controller.Watched(), &corev1.Pod{}), found.Watched()...) {
 		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(controller.Changed()))
 	}
-	if err := errors.Join(a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
+	probes := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("edge", a.readiness.check))
+	if err := errors.Join(probes, a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
 	}
 	defer a.secrets.Close()
@@ -99,6 +101,7 @@ type agent struct {
 	networks    networks.Finder
 	attachments *attachments
 	secrets     *password.Secrets
+	readiness   readiness
 }
 
 // request is the one that there is.
@@ -110,6 +113,7 @@ func (a *agent) request(context.Context, client.Object) []reconcile.Request {
 func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: VerifyEach}
 	if leaves, err := a.leaves(ctx); leaves || err != nil {
+		a.readiness.set(err) // there is nothing to serve
 		return again, err
 	}
 	held, unread := a.arrived(ctx)
@@ -125,6 +129,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, errors.Join(unread, err)
 	}
 	found := a.Node.Make(ctx, p)
+	a.readiness.set(unserved(p, found))
 	waits, err := a.admitted(planned, held, p, found)
 	if waits {
 		again.RequeueAfter = waitEach

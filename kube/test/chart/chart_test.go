@@ -20,7 +20,7 @@ func TestInstall(t *testing.T) {
 	out, err := upgrade(t.Context(),
 		`images={"edge":{"repository":"e","tag":"v1"},"kube":{"repository":"k","tag":"v2"},"pullPolicy":"Never","pullSecrets":[{"name":"s"}]}`,
 		`controller={"replicas":1,"metrics":":8080","nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}]}`,
-		`agent={"arguments":["--mtu=8950"],"clusterNetworks":["10.0.0.0/8","fd00::/48"],"nodeSelector":{"a":"b"},"tolerations":[]}`,
+		`agent={"arguments":["--mtu=8950"],"healthPort":9479,"clusterNetworks":["10.0.0.0/8","fd00::/48"],"nodeSelector":{"a":"b"},"tolerations":[]}`,
 		`node={"cniConfigurations":"/etc/cni","cniPlugins":"/usr/lib/cni"}`, `restrictAgents=false`)
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +32,12 @@ func TestInstall(t *testing.T) {
 		t.Error(err)
 	}
 	agents, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].args}`)
-	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
+	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--health=127.0.0.1:9479","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
 		t.Errorf("agents have %s %v", agents, err)
+	}
+	probe, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].readinessProbe.httpGet}`)
+	if want := `{"host":"127.0.0.1","path":"/readyz","port":9479,"scheme":"HTTP"}`; err != nil || probe != want {
+		t.Errorf("agents are asked %s %v", probe, err)
 	}
 	if _, err := upgrade(t.Context()); err != nil {
 		t.Error(err)
@@ -51,6 +55,7 @@ func TestValues(t *testing.T) {
 		`node={"cniPlugins":"opt/cni/bin"}`:      "does not match pattern",
 		`agent={"clusterNetworks":["10.0.0.0"]}`: "does not match pattern",
 		`agent={"arguments":"--x"}`:              "got string, want array",
+		`agent={"healthPort":0}`:                 "minimum: got 0, want 1",
 		`images={"kube":{"repository":""}}`:      "minLength: got 0, want 1",
 		`adopt={"egressgateway":"yes"}`:          "got string, want boolean",
 		`adopt={"vlans":[30]}`:                   "got number, want string",

@@ -168,8 +168,11 @@ func (b *managed) agent(h *topo.Host) agent.Options {
 	text, err := os.ReadFile(file)
 	b.Must(err)
 	edge := b.Start(h, name, string(text))
+	ports, err := apiserver.FreePorts(1)
+	b.Must(err)
 	return agent.Options{
-		Name: name, Settings: settings,
+		Health: fmt.Sprintf("127.0.0.1:%d", ports[0]),
+		Name:   name, Settings: settings,
 		Socket: filepath.Join(b.T.TempDir(), "agent.sock"), State: filepath.Join(b.T.TempDir(), "state"),
 		Node: &agent.Node{Edge: b.Ask(h.Name), File: edge.Config, Steer: b.steerer(), Within: h.Do},
 		Host: func(endpoint netip.Addr) (host plan.Host, err error) {
@@ -301,6 +304,7 @@ func TestCluster(t *testing.T) {
 	built := buildPlugin(t)
 	b := newManaged(t)
 	defer b.dump()
+	b.untouched()
 	b.gateway()
 	b.policy()
 	b.programmed(2, "4/4")
@@ -308,6 +312,7 @@ func TestCluster(t *testing.T) {
 		t.Fatalf("addresses %v", list)
 	}
 	b.serving(3, 4)
+	b.ready(1, 2, 3, 4)
 	b.leaves(b.web1, "tcp", harness.Outside4, egress4)
 	b.leaves(b.web2, "udp", harness.Outside6, egress6)
 	b.leaves(b.db1, "tcp", harness.Outside4, b.Tep(1))
@@ -419,6 +424,7 @@ func (b *managed) without(t *testing.T) {
 	b.kill(3)
 	b.serving(4)
 	b.Once("the connection goes on", open)
+	b.ready(1, 2, 4)
 	b.leaves(b.web1, "tcp", harness.Outside4, egress4)
 	_, err := b.Hosts[0].Output(b.Ctx, "nft", "delete", "table", "inet", "selvage_egress")
 	b.Must(err)
