@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# dist.sh [ARCH]: makes what a release consists of, in dist/: deb and rpm of selvage and selvage-lab, OCI images
+# dist.sh [ARCH|images-ARCH]: makes what a release consists of, in dist/: deb and rpm of selvage and selvage-lab, OCI images
 # of those and of selvage-kube, the Helm chart, an SBOM of each program, and SHA256SUMS. With ARCH (amd64 or
-# arm64) only its debs and rpms.
+# arm64) only its debs and rpms, with images-ARCH only the images that a cluster runs.
 # One commit gives the same bytes again, by the same version of Go. From the environment:
 #   OUT                instead of dist/
 #   VERSION            instead of what version.sh says
@@ -71,11 +71,13 @@ if [[ -n "${PROGRAMS:-}" ]]; then
 	mkdir -p "$work/$only"
 	cp "$PROGRAMS/selvage" "$PROGRAMS/selvage-lab" "$work/$only/"
 fi
-for arch in ${only:-amd64 arm64}; do
+cluster=''
+[[ "$only" != images-* ]] || cluster="${only#images-}"
+for arch in ${cluster:-${only:-amd64 arm64}}; do
 	[[ -n "${PROGRAMS:-}" ]] || build "$arch" ./cmd/selvage ./cmd/selvage-lab
-	[[ -n "$only" ]] || kube "$arch"
+	[[ -n "$only" && -z "$cluster" ]] || kube "$arch"
 done
-shared
+[[ -n "$cluster" ]] || shared
 
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
