@@ -63,7 +63,7 @@ func newManaged(t *testing.T) *managed {
 func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]func(manager.Manager) error, error), values ...string) *managed {
 	t.Helper()
 	b := &managed{cluster: newCluster(t), agents: map[string]agent.Options{}, stops: map[string]func(){}, kubelets: map[string]*apiserver.Kubelet{}}
-	b.Confine("../../..") // as in the chart
+	harness.Confine(b.Hub.Network, "../../..") // as in the chart
 	var err error
 	b.server, err = apiserver.Start(b.Ctx)
 	b.Must(err)

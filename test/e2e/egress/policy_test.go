@@ -67,7 +67,7 @@ func TestEgressPolicies(t *testing.T) {
 		}
 		own = append(own, "src host "+harness.WanAddr(2, family).String(), "src host "+harness.WanAddr(3, family).String())
 	}
-	n.Confine("../../..") // rules change, and none may be read back by its number
+	harness.Confine(n.Hub.Network, "../../..") // rules change, and none may be read back by its number
 	n.Untranslated.Close()
 	n.Untranslated = n.WatchLeaks(harness.LeakFilterOf(pool, own), "g2", "g3")
 	n.Must(n.Out.AddRoute("lan0", netip.MustParsePrefix("10.0.0.0/8"), harness.WanAddr(4, 4)))

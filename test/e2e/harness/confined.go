@@ -10,7 +10,7 @@ import (
 
 // Confine has edges that Start runs from now on have no more capabilities than the systemd unit, and so the chart, give
 // them. root is the folder of the repository.
-func (n *Network) Confine(root string) {
+func Confine(n *Network, root string) {
 	n.T.Helper()
 	unit, err := os.ReadFile(filepath.Join(root, "deploy/systemd/selvage@.service"))
 	n.Must(err)
