@@ -41,7 +41,7 @@ packages-check: ## check that packages of this commit are the same, built twice,
 
 .PHONY: dev-packages
 dev-packages: ## install all Debian or Ubuntu packages that development needs (root)
-	scripts/packages.sh demo test lint generate packages boot
+	scripts/packages.sh demo test lint generate packages boot kubelets
 
 .PHONY: demo
 demo: ## build two hosts, an edge in each, and measure what the overlay costs (root, under 4 minutes)
@@ -66,7 +66,7 @@ test: ## run all tests that must hold before a merge, end to end too (root, 13 m
 
 .PHONY: test-long
 test-long: ## run what takes hours: repetitions, soaks, scale, fuzzing, the proof of the A/B experiment (root)
-	scripts/packages.sh test packages boot platforms
+	scripts/packages.sh test packages boot platforms kubelets
 	scripts/test.sh long $(T)
 
 .PHONY: lint

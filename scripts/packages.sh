@@ -9,6 +9,7 @@
 #   lint      checks of C and shell
 #   generate  the compiler of the BPF programs
 #   boot      what starts virtual machines, in the long tests
+#   kubelets  what runs pods of the long tests' kubelets
 #   packages  what the long tests and make packages-check ask about packages
 set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
@@ -32,8 +33,9 @@ set_of() {
 	lint) printf '%s\n' clang-format-19:clang-format-19 shellcheck:shellcheck ;;
 	generate) printf '%s\n' clang-19:clang-19 llvm-strip-19:llvm-19 ;;
 	boot) printf '%s\n' mmdebstrap:mmdebstrap qemu-system-x86_64:qemu-system-x86 mke2fs:e2fsprogs ;;
+	kubelets) printf '%s\n' containerd:containerd runc:runc nft:nftables unshare:util-linux /usr/lib/cni/bridge:containernetworking-plugins ;;
 	packages) printf '%s\n' lintian:lintian rpm:rpm mmdebstrap:mmdebstrap skopeo:skopeo podman:podman runc:runc containerd:containerd zsh:zsh fish:fish ;;
-	*) die "unknown set $1; the sets are demo, app, test, platforms, lint, generate, boot and packages" ;;
+	*) die "unknown set $1; the sets are demo, app, test, platforms, lint, generate, boot, kubelets and packages" ;;
 	esac
 }
 

@@ -17,10 +17,13 @@ import (
 
 // programs are what is built, by the name of their file.
 var programs = map[string]string{
-	"etcd":           "go.etcd.io/etcd/server/v3",
-	"kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-	"kubectl":        "k8s.io/kubernetes/cmd/kubectl",
-	"helm":           "helm.sh/helm/v4/cmd/helm",
+	"etcd":                    "go.etcd.io/etcd/server/v3",
+	"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
+	"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+	"kube-scheduler":          "k8s.io/kubernetes/cmd/kube-scheduler",
+	"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
+	"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
+	"helm":                    "helm.sh/helm/v4/cmd/helm",
 }
 
 // linked gives the programs the version that kube/test/cluster has of them, as a release does: clients ask the API server for it.

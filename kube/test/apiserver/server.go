@@ -48,6 +48,8 @@ type Server struct {
 	etcd, api *process
 	etcdPort  int
 	port      int
+	others    []*process
+	tokens    bool // pods get those of their service accounts
 	// Plugins is a folder of plugins of kubectl; none without.
 	Plugins string
 }
@@ -89,7 +91,7 @@ func (s *Server) StartAPI(ctx context.Context) (err error) {
 	s.api, err = s.run(ctx, "kube-apiserver", "--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", s.etcdPort), "--bind-address", "127.0.0.1",
 		"--advertise-address", "127.0.0.1", "--secure-port", fmt.Sprint(s.port), "--cert-dir", file("certificates"),
 		"--service-account-key-file", file("key.pem"), "--service-account-signing-key-file", file("key.pem"), "--service-account-issuer", "https://kubernetes.default.svc",
-		"--service-cluster-ip-range", "10.96.0.0/16", "--authorization-mode", "RBAC", "--token-auth-file", file("tokens"), "--disable-admission-plugins", "ServiceAccount",
+		"--service-cluster-ip-range", "10.96.0.0/16", "--authorization-mode", "RBAC", "--token-auth-file", file("tokens"), s.admission(), "ServiceAccount",
 		"--audit-log-path", file("audit.log"), "--audit-policy-file", file("audit.yaml"), "--audit-log-mode", "blocking")
 	if err != nil {
 		return err
@@ -112,8 +114,11 @@ func (s *Server) StartAPI(ctx context.Context) (err error) {
 // StopAPI ends the API server; etcd goes on.
 func (s *Server) StopAPI() { stop(s.api) }
 
-// Close ends both and removes what they kept.
+// Close ends all and removes what they kept.
 func (s *Server) Close() error {
+	for _, p := range s.others {
+		stop(p)
+	}
 	stop(s.api)
 	stop(s.etcd)
 	return os.RemoveAll(s.dir)
