@@ -64,6 +64,10 @@ test: ## run all tests that must hold before a merge, end to end too (root, 13 m
 	scripts/packages.sh test
 	scripts/test.sh test $(T)
 
+.PHONY: kube-programs
+kube-programs: ## build those of Kubernetes' programs that make test runs, once a machine (10 minutes), as it would do itself
+	cd kube && ../$(go) run ./test/programs etcd kube-apiserver kubectl helm
+
 .PHONY: test-long
 test-long: ## run what takes hours: repetitions, soaks, scale, fuzzing, the proof of the A/B experiment (root)
 	scripts/packages.sh test packages boot platforms kubelets
