@@ -42,56 +42,69 @@ func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
 // loop reconciles, ages and reloads until ctx ends. An error means that the
 // edge cannot go on.
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
-	resync := time.NewTicker(e.opts.Resync)
-	defer resync.Stop()
-	age := newAgeTicker(e.state.config.FDB.Ageing)
-	defer age.Stop()
+	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: newAgeTicker(e.state.config.FDB.Ageing), ticks: newTickInterval()}
+	defer timers.resync.Stop()
+	defer timers.age.Stop()
+	defer timers.ticks.Stop()
 	defer close(e.jobs.ended)
-	ticks := newTickInterval()
-	defer ticks.Stop()
 	e.alarms.limits.Look(e.state.dp.Limits)
 	e.turned()
 	for {
-		e.health.turn()
-		age.set(e.state.config.FDB.Ageing)
-		select {
-		case <-ctx.Done():
-			e.opts.Supervisor.Stopping("the process ends")
-			return nil
-		case err := <-failed:
-			return fmt.Errorf("serve the API: %w", err)
-		case <-e.host.Changed():
-			e.reconcile()
-			e.turned()
-		case <-resync.C:
-			e.reconcile()
-			e.alarms.look(e)
-			e.listen()
-			e.opts.Supervisor.Status(e.inOneLine)
-		case <-e.bgp.Remotes():
-			e.reconcile()
-		case <-e.bgp.Missed():
-			e.bgp.LookMissedHosts()
-		case <-e.bgp.Complete():
-			e.sweepBGP()
-		case <-e.mtus.Found():
-			e.reconcile()
-		case <-ticks.C:
-			e.tick()
-			e.turned()
-			ticks.set(tickNeeded(e))
-		case <-e.hostEvents.Waits():
-			ticks.set(tickHosts)
-		case <-e.mtus.Reports():
-			ticks.hasten()
-		case <-age.C:
-			e.age()
-		case job := <-e.jobs.todo:
-			job()
-		case <-hangup:
-			e.transactions.Reload()
+		if ended, err := timers.turn(ctx, e, hangup, failed); ended {
+			return err
 		}
 	}
+}
+
+// loopTimers say when the loop has something to do that nobody asks for.
+type loopTimers struct {
+	resync *time.Ticker
+	age    *ageTicker
+	ticks  *tickInterval
+}
+
+// turn waits for the next thing to do, and does it.
+func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, failed <-chan error) (ended bool, err error) {
+	e.health.turn()
+	t.age.set(e.state.config.FDB.Ageing)
+	select {
+	case <-ctx.Done():
+		e.opts.Supervisor.Stopping("the process ends")
+		return true, nil
+	case err := <-failed:
+		return true, fmt.Errorf("serve the API: %w", err)
+	case <-e.host.Changed():
+		e.reconcile()
+		e.turned()
+	case <-t.resync.C:
+		e.reconcile()
+		e.alarms.look(e)
+		e.listen()
+		e.opts.Supervisor.Status(e.inOneLine)
+	case <-e.bgp.Remotes():
+		e.reconcile()
+	case <-e.bgp.Missed():
+		e.bgp.LookMissedHosts()
+	case <-e.bgp.Complete():
+		e.sweepBGP()
+	case <-e.mtus.Found():
+		e.reconcile()
+	case <-t.ticks.C:
+		e.tick()
+		e.turned()
+		t.ticks.set(tickNeeded(e))
+	case <-e.hostEvents.Waits():
+		t.ticks.set(tickHosts)
+	case <-e.mtus.Reports():
+		t.ticks.hasten()
+	case <-t.age.C:
+		e.age()
+	case job := <-e.jobs.todo:
+		job()
+	case <-hangup:
+		e.transactions.Reload()
+	}
+	return false, nil
 }
 
 const (
