@@ -148,8 +148,8 @@ func (unicastSource) JSONSchema() *jsonschema.Schema { return wordSchema(unicast
 type secret string
 
 func (s *secret) parse(text string) *problem {
-	if mistake, cure := overlay.CheckPassword(text); mistake != "" {
-		return &problem{mistake, cure}
+	if mistake, fix := overlay.CheckPassword(text); mistake != "" {
+		return &problem{mistake, fix}
 	}
 	*s = secret(text)
 	return nil

@@ -10,7 +10,7 @@ const MaxPassword = 80
 
 // CheckPassword says what is wrong with the password of a BGP session (RFC 2385) and what to do about it, "" when nothing is. Neither has
 // the password in it.
-func CheckPassword(password string) (mistake, cure string) {
+func CheckPassword(password string) (mistake, fix string) {
 	switch {
 	case password == "":
 		return "the password is empty", "write a long random word, or remove the line"
