@@ -29,7 +29,8 @@ type plugin struct {
 func buildPlugin(t *testing.T) (folder func() string) {
 	t.Helper()
 	dir, built := t.TempDir(), make(chan error, 1)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "kubectl-selvage"), "../../cmd/kubectl-selvage")
+	// Of the version that the lab's agents of the test have, which is the test's own: without a commit.
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "kubectl-selvage"), "../../cmd/kubectl-selvage")
 	go func() {
 		out, err := build.CombinedOutput()
 		if err != nil {
