@@ -246,13 +246,15 @@ func TestMember(t *testing.T) {
 	b.greet()
 	b.everyWay()
 	b.Serve(harness.Guest{Host: b.Host("outside")}, harness.PortAllowed)
-	exits := []int{3, 4}
 	if b.filtersByPrefix(b.nodes[1]) {
-		exits = exits[:1]
+		b.defaultBy(3)
+		b.leavesBy("db2", harness.WanAddr(3, 4))
+	} else {
+		// Nor does it keep the router MAC of the first of two equal exits (github.com/FRRouting/frr/issues/14108), and
+		// which one pve2 takes for db2 is the kernel's choice of this boot: between nodes nothing can be asked.
+		b.defaultBy(3, 4)
 	}
-	b.defaultBy(exits...)
 	b.leavesBy("web1", harness.WanAddr(3, 4), harness.WanAddr(4, 4))
-	b.leavesBy("db2", harness.WanAddr(3, 4), harness.WanAddr(4, 4))
 	b.Transfers(1_000_000, harness.Ways(b.guests["web1"], b.guests["db2"])...)
 	b.nodes[1].frr.Kill()
 	b.Must(b.Sw.Down("e3"))
