@@ -23,15 +23,32 @@ type Move struct {
 // advertisement (RFC 4861 section 7.2.6) for each of its addresses, or RARP, as
 // hypervisors do, for one that was elsewhere and whose addresses are not known. It must be called in the
 // edge's network namespace. It looks at each neighbour once, however many hosts there are.
+//
+// A host that has gone on since is left out: to announce it would take it back, which is a move again, until it is frozen.
 func (ev *HostEvents) Announce(list []Move) error {
 	addrs, err := ev.addressesOf(list)
 	errs := []error{err}
 	for _, m := range list {
-		if id, ok := ev.numbers.names.portIDs[m.Port]; ok { // else it went meanwhile
-			errs = append(errs, ev.announce(m, id, addrs[bpfFdbKey{Segment: ev.numbers.names.segIDs[m.Segment], Mac: m.MAC}]))
+		id, ok := ev.numbers.names.portIDs[m.Port]
+		if !ok { // it went meanwhile
+			continue
+		}
+		host := bpfFdbKey{Segment: ev.numbers.names.segIDs[m.Segment], Mac: m.MAC}
+		elsewhere, err := ev.isElsewhere(host, id)
+		if errs = append(errs, err); !elsewhere {
+			errs = append(errs, ev.announce(m, id, addrs[host]))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isElsewhere reports whether the FDB has a host at another place than a port.
+func (ev *HostEvents) isElsewhere(host bpfFdbKey, port uint32) (bool, error) {
+	var e bpfFdbEntry
+	if err := ev.hosts.maps.Fdb.Lookup(host, &e); err != nil {
+		return false, ignoreMissing(err)
+	}
+	return e.Vport != port, nil
 }
 
 // knownAddr is an address of a host, and what its advertisements say.

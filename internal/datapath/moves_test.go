@@ -42,6 +42,7 @@ func TestAnnouncement(t *testing.T) {
 			check.Packet(t, nil, rarp["p1"][0].bytes, check.Ether(bob, all, check.EtherType(0x8035)))
 			w.send(t, "first", pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"))
 			w.send(t, "first", pkttest.Frame(bob, all, "na 2001:db8:1::b ! ff02::1"))
+			w.fromPort(t, "p0", withVLAN(pkttest.Frame(bob, all, tcp4), vlan)) // so he has come
 			for _, p := range taps {
 				p.drain(t)
 			}
@@ -62,6 +63,34 @@ func TestAnnouncement(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A host that has gone on before its port announced it is not taken back.
+func TestAnnouncementOfAHostThatWent(t *testing.T) {
+	for _, to := range []string{"p1", "first"} {
+		t.Run(to, func(t *testing.T) {
+			w := newWorld(t, underIPv4)
+			for _, at := range []string{"p0", to} {
+				w.send(t, at, pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"))
+			}
+			before := w.fdb(t, bob)
+			if before == "p0" {
+				t.Fatal("he did not go")
+			}
+			taps := w.taps(t)
+			w.do(t, func() {
+				must(t, w.dp.HostEvents.Announce([]Move{{Segment: "blue", Port: "p0", MAC: macOf(bob), WasRemote: true}}))
+			})
+			for dev, p := range taps {
+				if n := len(p.drain(t)); n != 0 {
+					t.Errorf("%d announcements at %s", n, dev)
+				}
+			}
+			if at := w.fdb(t, bob); at != before {
+				t.Errorf("he was at %s, and is at %q", before, at)
+			}
+		})
+	}
 }
 
 // A port that went meanwhile announces nobody.
