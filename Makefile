@@ -60,7 +60,7 @@ check: ## run the tests that need no root and no time (under a minute); T=./inte
 	scripts/test.sh check $(T)
 
 .PHONY: test
-test: ## run all tests that must hold before a merge, end to end too (root, 13 minutes on 2 cores); T=./internal/… for some
+test: ## run all tests that must hold before a merge, end to end too (root, 20 minutes on 2 cores); T=./internal/… for some
 	scripts/packages.sh test
 	scripts/test.sh test $(T)
 
