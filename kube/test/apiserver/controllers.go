@@ -61,6 +61,3 @@ func (s *Server) startControllers(ctx context.Context) error {
 
 // Address is where the server listens, on loopback.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
-
-// Folder is where programs of the server have their files, and what they say.
-func (s *Server) Folder() string { return s.dir }
