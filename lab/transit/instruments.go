@@ -237,7 +237,7 @@ func (r *Instruments) Trial(ctx context.Context, pps float64, length time.Durati
 	if err != nil {
 		return search.Outcome{}, err
 	}
-	return search.Outcome{Sent: p.Sent.Frames, Lost: p.Lost, Unsent: p.Sent.Unsent + p.Sent.Overrun, Void: p.Void}, nil
+	return outcome(p), nil
 }
 
 // SearchBatch is the frames that the kernel hands over at a time in a trial for a rate:

@@ -11,6 +11,10 @@ const (
 	PDR              = "pdr" // Mpps forwarded within the tolerance
 	LatencyP50       = "latency_p50"
 	LatencyP99       = "latency_p99"
+	LatencyP999      = "latency_p999"
+	LatencyMin       = "latency_min"
+	LatencyMean      = "latency_mean"
+	Jitter           = "jitter"
 	NSPerPacket      = "ns_per_packet" // of one core, generator and sink included
 	DeviceNS         = "device_ns"     // of these, the device's
 	MppsPerCore      = "mpps_per_core"

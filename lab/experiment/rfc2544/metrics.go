@@ -97,11 +97,7 @@ func Transits(r result.Result) []Traffic {
 
 // Metrics beside those of all experiments on transit; units are in transitMetrics.
 const (
-	latencyMin     = "latency_min"
-	latencyMean    = "latency_mean"
-	latencyP999    = "latency_p999"
 	latencyP99At90 = "latency_p99_90"
-	jitter         = "jitter"
 	offeredRate    = "offered"
 	forwardedRate  = "forwarded"
 	frameOut       = "frame_out"
@@ -136,10 +132,10 @@ func figures() []stats.Metric {
 		{Case: "", Name: transit.NSPerPacket, Unit: "ns", Title: "Time of a core per packet", Higher: false},
 		{Case: "", Name: transit.DeviceNS, Unit: "ns", Title: "The device's time per packet", Higher: false},
 		{Case: "", Name: transit.MppsPerCore, Unit: "Mpps", Title: "Rate per core", Higher: true},
-		{Case: "", Name: latencyMin, Unit: "µs", Title: "Least latency at the no-drop rate", Higher: false},
-		{Case: "", Name: latencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate", Higher: false},
-		{Case: "", Name: latencyP999, Unit: "µs", Title: "Latency p99.9 at the no-drop rate", Higher: false},
-		{Case: "", Name: jitter, Unit: "µs", Title: "Jitter at the no-drop rate", Higher: false},
+		{Case: "", Name: transit.LatencyMin, Unit: "µs", Title: "Least latency at the no-drop rate", Higher: false},
+		{Case: "", Name: transit.LatencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate", Higher: false},
+		{Case: "", Name: transit.LatencyP999, Unit: "µs", Title: "Latency p99.9 at the no-drop rate", Higher: false},
+		{Case: "", Name: transit.Jitter, Unit: "µs", Title: "Jitter at the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p50_10", Unit: "µs", Title: "Latency p50 at 10 % of the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p99_10", Unit: "µs", Title: "Latency p99 at 10 % of the no-drop rate", Higher: false},
 		{Case: "", Name: "latency_p50_50", Unit: "µs", Title: "Latency p50 at 50 % of the no-drop rate", Higher: false},

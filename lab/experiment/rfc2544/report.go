@@ -229,8 +229,8 @@ func (v view) Delays() []delay {
 		for _, name := range v.Names() {
 			if _, ok := v.find(name, t, transit.LatencyP50); ok {
 				lines = append(lines, delay{
-					name, v.Color(name), t.Case(), v.value(name, t, latencyMin), v.value(name, t, latencyMean), v.value(name, t, transit.LatencyP50),
-					v.value(name, t, transit.LatencyP99), v.value(name, t, latencyP999), v.value(name, t, jitter),
+					name, v.Color(name), t.Case(), v.value(name, t, transit.LatencyMin), v.value(name, t, transit.LatencyMean), v.value(name, t, transit.LatencyP50),
+					v.value(name, t, transit.LatencyP99), v.value(name, t, transit.LatencyP999), v.value(name, t, transit.Jitter),
 				})
 			}
 		}

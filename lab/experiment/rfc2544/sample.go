@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/experiment"
-	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/search"
@@ -127,21 +126,18 @@ func (m *rateSample) watched(ctx context.Context) (p transit.Passage, spent meas
 // reference is the rate that --min-rate and --max-rate are shares of: the line's or the
 // generator's, whichever is less, of all links together.
 func (m *rateSample) reference() (pps float64, generator bool) {
-	line := float64(m.Scenario) * m.LineRate * 1e9 / 8 / (m.step.Size + framing)
+	line := float64(m.Scenario) * m.LineRate * 1e9 / 8 / (m.step.Size + transit.Framing)
 	return min(line, m.ceiling.Rate), m.ceiling.Rate < line
 }
-
-// framing is the preamble and the outage of a frame on the wire, in bytes (IEEE 802.3).
-const framing = 20
 
 // search looks for the rates without loss and with little.
 func (m *rateSample) search(ctx context.Context) error {
 	reference, generator := m.reference()
 	o := search.Options{
 		Goals:   search.Strict(m.InitialDuration, m.Duration, m.Tolerance/100),
-		Min:     max(m.MinRate/100*reference, leastFrames/m.InitialDuration.Seconds()),
+		Min:     max(m.MinRate/100*reference, transit.LeastFrames/m.InitialDuration.Seconds()),
 		Max:     m.MaxRate / 100 * reference,
-		Retries: m.Retries, Unsent: unsentShare,
+		Retries: m.Retries, Unsent: transit.UnsentShare,
 	}
 	// The clock of a paced generator is late at its very peak. So the highest rate is a
 	// trial without a clock, which tells the rate itself.
@@ -167,14 +163,9 @@ func (m *rateSample) search(ctx context.Context) error {
 	return nil
 }
 
-// What a search takes of a generator: frames of the shortest trial, the share of frames
-// that may be late, and the lowest rate for a device that is slow, as a share of what it
+// slowShare is the lowest rate of a search for a device that is slow, as a share of what it
 // forwards.
-const (
-	leastFrames = 100
-	unsentShare = 0.005
-	slowShare   = 0.02
-)
+const slowShare = 0.02
 
 // trial is one of the search.
 func (m *rateSample) trial(ctx context.Context, pps float64, length time.Duration) (search.Outcome, error) {
@@ -223,7 +214,7 @@ func (m *rateSample) rates() {
 	m.set(offeredRate, offered/1e6)
 	m.set(forwardedRate, partial/1e6)
 	out := m.step.Size + float64(m.overhead(m.step.Target))
-	egress := partial * (out + framing) * 8 / 1e9
+	egress := partial * (out + transit.Framing) * 8 / 1e9
 	m.set(frameOut, out)
 	m.set(egressRate, egress)
 	m.set(lineShare, egress/(m.LineRate*float64(m.Scenario)))
@@ -265,66 +256,15 @@ func (m *rateSample) latency(ctx context.Context) error {
 	if m.LatencyTrials == 0 || ndr.Throughput == 0 {
 		return nil
 	}
-	if err := m.instruments.Look(gen.SinkOptions{Latency: true}); err != nil {
-		return err
+	figures, last, err := m.instruments.Latencies(ctx, transit.LatencyTrials{Rate: ndr.Lower, Duration: m.latencyDuration(), Trials: m.LatencyTrials, Retries: m.Retries, Tail: true})
+	for name, value := range figures {
+		m.set(name, value)
 	}
-	plan, _, err := search.LatencyPlan(ndr.Lower, m.latencyDuration(), m.LatencyTrials)
-	if err != nil {
-		return err
+	if err == nil {
+		m.sample.Latency = transit.Quantiles(last, 0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1)
 	}
-	for _, point := range plan {
-		figures := map[string][]float64{}
-		for range point.Repeat {
-			if err := m.timed(ctx, point, figures); err != nil {
-				return err
-			}
-		}
-		for name, values := range figures {
-			m.set(name, search.Mean(values))
-		}
-	}
-	return nil
+	return err
 }
-
-// timed is one latency trial. Full figures are of the no-drop rate alone.
-func (m *rateSample) timed(ctx context.Context, point search.Point, figures map[string][]float64) error {
-	var l gen.Latency
-	for retry := 0; l.Count == 0; retry++ {
-		if err := experiment.Sleep(ctx, m.Settle); err != nil {
-			return err
-		}
-		p, err := m.instruments.Send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length})
-		switch {
-		case err != nil:
-			return err
-		case p.Void == "":
-			l = p.Got.Latency
-		}
-		if l.Count == 0 && retry >= m.Retries {
-			return fmt.Errorf("at %.0f frames/s no frame was timed %s", point.PPS, p.Void)
-		}
-	}
-	add := func(name string, d time.Duration) { figures[name] = append(figures[name], us(d)) }
-	if point.Share < 1 {
-		suffix := fmt.Sprintf("_%.0f", 100*point.Share)
-		add("latency_p50"+suffix, l.Quantile(0.5))
-		add("latency_p99"+suffix, l.Quantile(0.99))
-		return nil
-	}
-	add(latencyMin, l.Min)
-	add(latencyMean, l.Mean)
-	add(jitter, l.Jitter)
-	add(transit.LatencyP50, l.Quantile(0.5))
-	add(transit.LatencyP99, l.Quantile(0.99))
-	add(latencyP999, l.Quantile(0.999))
-	m.sample.Latency = m.sample.Latency[:0]
-	for _, q := range []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1} {
-		m.sample.Latency = append(m.sample.Latency, result.Quantile{Q: q, US: us(l.Quantile(q))})
-	}
-	return nil
-}
-
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // rateOutcome is the sample in a few words.
 func rateOutcome(s result.Sample) string {

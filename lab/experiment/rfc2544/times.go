@@ -16,7 +16,7 @@ func (m *rateSample) lossCurve(ctx context.Context) error {
 	if !m.LossCurve {
 		return nil
 	}
-	points, _, err := search.Losses(ctx, m.trial, search.Curve{Max: m.found.Max, Length: m.Duration, Retries: m.Retries, Unsent: unsentShare})
+	points, _, err := search.Losses(ctx, m.trial, search.Curve{Max: m.found.Max, Length: m.Duration, Retries: m.Retries, Unsent: transit.UnsentShare})
 	for _, p := range points {
 		m.sample.Series[transit.LossLoad] = append(m.sample.Series[transit.LossLoad], p.Share)
 		m.sample.Series[transit.LossShare] = append(m.sample.Series[transit.LossShare], p.Ratio)
@@ -24,33 +24,17 @@ func (m *rateSample) lossCurve(ctx context.Context) error {
 	return err
 }
 
-// burstRepeats is how often the longest burst is looked for, by RFC 9004 section 6.4 at
-// least 50 times, and quickRepeats what --quick has time for.
-const burstRepeats, quickRepeats = 50, 5
-
-// backToBack looks for the longest burst without loss. A device that forwards at the
-// rate of the bursts has none.
+// backToBack looks for the longest burst without loss.
 func (m *rateSample) backToBack(ctx context.Context) error {
 	if !m.BackToBack {
 		return nil
 	}
 	ndr, _ := m.found.Find(search.NDR)
-	repeat := burstRepeats
+	bursts := transit.Bursts{Rate: m.offered, Throughput: ndr.Throughput, Retries: m.Retries}
 	if m.Quick {
-		repeat = quickRepeats
+		bursts.Quick = m.Duration
 	}
-	burst := func(ctx context.Context, frames uint64) (search.Outcome, error) {
-		p, err := m.instruments.Send(ctx, gen.Load{Frames: frames, Batch: transit.PeakBatch, Untimed: true})
-		return search.Outcome{Sent: p.Sent.Frames, Lost: p.Lost, Unsent: p.Sent.Unsent + p.Sent.Overrun, Void: p.Void}, err
-	}
-	const seconds = 2 // RFC 2544 section 26.4
-	most := uint64(max(seconds*m.offered, 2))
-	if m.Quick {
-		most = uint64(max(m.Duration.Seconds()*m.offered, 2))
-	}
-	buffered, err := search.BackToBack(ctx, burst, search.Bursts{
-		Least: 2, Most: most, Repeat: repeat, Retries: m.Retries, Unsent: unsentShare, MaxRate: m.offered, Throughput: ndr.Throughput,
-	})
+	buffered, err := m.instruments.BackToBack(ctx, bursts)
 	if errors.Is(err, search.ErrNoBuffer) {
 		return nil
 	}

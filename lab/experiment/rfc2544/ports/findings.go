@@ -15,9 +15,6 @@ const tolerance = "tolerance"
 
 // Metrics beside those of transit.
 const (
-	latencyMin    = "latency_min"
-	latencyMean   = "latency_mean"
-	jitter        = "jitter"
 	offeredRate   = "offered"
 	rateIn        = "rate_in"
 	rateOut       = "rate_out"
@@ -40,11 +37,11 @@ func figures() []stats.Metric {
 		{Name: lineShare, Unit: "share", Title: "Share of the line rate", Higher: true},
 		{Name: cpuShare, Unit: "share", Title: "Share of this host's cores"},
 		{Name: transit.GeneratorCeiling, Unit: "Mpps", Title: "The generator's ceiling at these ports", Higher: true},
-		{Name: latencyMin, Unit: "µs", Title: "Least latency at the no-drop rate"},
-		{Name: latencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate"},
+		{Name: transit.LatencyMin, Unit: "µs", Title: "Least latency at the no-drop rate"},
+		{Name: transit.LatencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate"},
 		{Name: transit.LatencyP50, Unit: "µs", Title: "Latency p50 at the no-drop rate"},
 		{Name: transit.LatencyP99, Unit: "µs", Title: "Latency p99 at the no-drop rate"},
-		{Name: jitter, Unit: "µs", Title: "Jitter at the no-drop rate"},
+		{Name: transit.Jitter, Unit: "µs", Title: "Jitter at the no-drop rate"},
 	}
 	for _, share := range []string{"90", "50", "10"} {
 		all = append(all,

@@ -149,8 +149,8 @@ func (v view) Delays() []delay {
 	for _, caseName := range cases(v.Result) {
 		if _, ok := v.row(caseName, transit.LatencyP50); ok {
 			lines = append(lines, delay{
-				words(caseName), v.value(caseName, latencyMin), v.value(caseName, latencyMean), v.value(caseName, transit.LatencyP50), v.value(caseName, transit.LatencyP99),
-				v.value(caseName, jitter), v.value(caseName, transit.LatencyP99+"_90"), v.value(caseName, transit.LatencyP99+"_50"), v.value(caseName, transit.LatencyP99+"_10"),
+				words(caseName), v.value(caseName, transit.LatencyMin), v.value(caseName, transit.LatencyMean), v.value(caseName, transit.LatencyP50), v.value(caseName, transit.LatencyP99),
+				v.value(caseName, transit.Jitter), v.value(caseName, transit.LatencyP99+"_90"), v.value(caseName, transit.LatencyP99+"_50"), v.value(caseName, transit.LatencyP99+"_10"),
 			})
 		}
 	}

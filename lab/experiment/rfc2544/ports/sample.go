@@ -18,16 +18,8 @@ import (
 	"github.com/selvage/selvage/lab/transit"
 )
 
-const (
-	// generatorMargin is the share of the generator's ceiling that is offered at most.
-	generatorMargin = 0.9
-	// unsentShare is the share of frames that may be late, or refused by the generator's own interface.
-	unsentShare = 0.005
-	// leastFrames is those of the shortest trial.
-	leastFrames = 100
-	// framing is the preamble and the gap of a frame on the wire, in bytes (IEEE 802.3).
-	framing = 20
-)
+// generatorMargin is the share of the generator's ceiling that is offered at most.
+const generatorMargin = 0.9
 
 // Limiters are what set a rate: the values of the metric limiter.
 const (
@@ -184,7 +176,7 @@ func (m *sample) selfTest(ctx context.Context) error {
 func ceilingLimiter(sent gen.Sent, cores int) int {
 	const full = 0.95
 	switch {
-	case float64(sent.Overrun) > unsentShare*float64(sent.Offered):
+	case float64(sent.Overrun) > transit.UnsentShare*float64(sent.Offered):
 		return limitPort
 	case sent.Busy.Seconds() >= full*sent.Duration.Seconds()*float64(cores):
 		return limitCore
@@ -209,15 +201,15 @@ func (m *sample) search(ctx context.Context) (err error) {
 	m.max = generatorMargin * m.ceiling
 	generator := true
 	if m.LineRate > 0 {
-		if line := m.LineRate * 1e9 / 8 / (max(m.step.in, m.step.out) + framing); line < m.max {
+		if line := m.LineRate * 1e9 / 8 / (max(m.step.in, m.step.out) + transit.Framing); line < m.max {
 			m.max, m.limiter, generator = line, limitLine, false
 		}
 	}
 	reference := m.max
 	m.max *= m.MaxRate / 100
 	o := search.Options{
-		Goals: m.goals(m.command), Max: m.max, Min: min(max(m.MinRate/100*reference, leastFrames/m.InitialDuration.Seconds()), m.max/2),
-		Retries: m.Retries, Unsent: unsentShare, MaxIsGenerator: generator, Resolution: m.max / 1e4,
+		Goals: m.goals(m.command), Max: m.max, Min: min(max(m.MinRate/100*reference, transit.LeastFrames/m.InitialDuration.Seconds()), m.max/2),
+		Retries: m.Retries, Unsent: transit.UnsentShare, MaxIsGenerator: generator, Resolution: m.max / 1e4,
 	}
 	if m.Quick {
 		o.Probes = []float64{}
@@ -238,7 +230,7 @@ func (m *sample) search(ctx context.Context) (err error) {
 func (m *sample) rates() {
 	ndr, _ := m.found.Find(search.NDR)
 	pdr, _ := m.found.Find(search.PDR)
-	gbps := func(pps, size float64) float64 { return pps * (size + framing) * 8 / 1e9 }
+	gbps := func(pps, size float64) float64 { return pps * (size + transit.Framing) * 8 / 1e9 }
 	in, out := gbps(pdr.Lower, m.step.in), gbps(pdr.Throughput, m.step.out)
 	m.set(transit.NDR, ndr.Throughput/1e6)
 	m.set(transit.PDR, pdr.Throughput/1e6)
@@ -267,7 +259,7 @@ func (m *sample) lossCurve(ctx context.Context) error {
 	if !m.LossCurve {
 		return nil
 	}
-	points, _, err := search.Losses(ctx, m.instruments.Trial, search.Curve{Max: m.found.Max, Length: m.Duration, Retries: m.Retries, Unsent: unsentShare})
+	points, _, err := search.Losses(ctx, m.instruments.Trial, search.Curve{Max: m.found.Max, Length: m.Duration, Retries: m.Retries, Unsent: transit.UnsentShare})
 	for _, p := range points {
 		m.out.Series[transit.LossLoad] = append(m.out.Series[transit.LossLoad], p.Share)
 		m.out.Series[transit.LossShare] = append(m.out.Series[transit.LossShare], p.Ratio)
@@ -275,27 +267,17 @@ func (m *sample) lossCurve(ctx context.Context) error {
 	return err
 }
 
-// burstRepeats is how often the longest burst is looked for, by RFC 9004 section 6.4 at least 50 times, and
-// quickRepeats what --quick has time for.
-const burstRepeats, quickRepeats = 50, 5
-
 // backToBack looks for the longest burst without loss.
 func (m *sample) backToBack(ctx context.Context) error {
 	ndr, _ := m.found.Find(search.NDR)
 	if !m.BackToBack || ndr.Limited() {
 		return nil
 	}
-	repeat, seconds := burstRepeats, 2.0 // RFC 2544 section 26.4
+	bursts := transit.Bursts{Rate: m.ceiling, Throughput: ndr.Throughput, Retries: m.Retries}
 	if m.Quick {
-		repeat, seconds = quickRepeats, m.Duration.Seconds()
+		bursts.Quick = m.Duration
 	}
-	burst := func(ctx context.Context, frames uint64) (search.Outcome, error) {
-		p, err := m.instruments.Send(ctx, gen.Load{Frames: frames, Batch: transit.PeakBatch, Untimed: true})
-		return search.Outcome{Sent: p.Sent.Frames, Lost: p.Lost, Unsent: p.Sent.Unsent + p.Sent.Overrun, Void: p.Void}, err
-	}
-	buffered, err := search.BackToBack(ctx, burst, search.Bursts{
-		Least: 2, Most: uint64(max(seconds*m.ceiling, 2)), Repeat: repeat, Retries: m.Retries, Unsent: unsentShare, MaxRate: m.ceiling, Throughput: ndr.Throughput,
-	})
+	buffered, err := m.instruments.BackToBack(ctx, bursts)
 	if errors.Is(err, search.ErrNoBuffer) {
 		return nil
 	}
@@ -311,70 +293,14 @@ func (m *sample) latency(ctx context.Context) error {
 	if m.LatencyTrials == 0 || ndr.Throughput == 0 {
 		return nil
 	}
-	if err := m.instruments.Look(gen.SinkOptions{Latency: true}); err != nil {
-		return err
+	figures, last, err := m.instruments.Latencies(ctx, transit.LatencyTrials{Rate: ndr.Lower, Duration: m.LatencyDuration, Trials: m.LatencyTrials, Retries: m.Retries})
+	for name, value := range figures {
+		m.set(name, value)
 	}
-	plan, _, err := search.LatencyPlan(ndr.Lower, m.LatencyDuration, m.LatencyTrials)
-	if err != nil {
-		return err
+	if err == nil {
+		m.out.Latency = transit.Quantiles(last, 0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1)
 	}
-	for _, point := range plan {
-		values := map[string][]float64{}
-		for range point.Repeat {
-			if err := m.timed(ctx, point, values); err != nil {
-				return err
-			}
-		}
-		for name, list := range values {
-			m.set(name, search.Mean(list))
-		}
-	}
-	return nil
-}
-
-// timed is one latency trial. All figures are of the no-drop rate alone.
-func (m *sample) timed(ctx context.Context, point search.Point, values map[string][]float64) error {
-	l, err := m.timing(ctx, point)
-	if err != nil {
-		return err
-	}
-	add := func(name string, d time.Duration) {
-		values[name] = append(values[name], float64(d)/float64(time.Microsecond))
-	}
-	if point.Share < 1 {
-		suffix := fmt.Sprintf("_%.0f", 100*point.Share)
-		add(transit.LatencyP50+suffix, l.Quantile(0.5))
-		add(transit.LatencyP99+suffix, l.Quantile(0.99))
-		return nil
-	}
-	add(latencyMin, l.Min)
-	add(latencyMean, l.Mean)
-	add(jitter, l.Jitter)
-	add(transit.LatencyP50, l.Quantile(0.5))
-	add(transit.LatencyP99, l.Quantile(0.99))
-	m.out.Latency = m.out.Latency[:0]
-	for _, q := range []float64{0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1} {
-		m.out.Latency = append(m.out.Latency, result.Quantile{Q: q, US: float64(l.Quantile(q)) / float64(time.Microsecond)})
-	}
-	return nil
-}
-
-// timing is the latencies of a trial that is not void.
-func (m *sample) timing(ctx context.Context, point search.Point) (gen.Latency, error) {
-	void := ""
-	for range m.Retries + 1 {
-		if err := experiment.Sleep(ctx, m.Settle); err != nil {
-			return gen.Latency{}, err
-		}
-		p, err := m.instruments.Send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length})
-		if err != nil {
-			return gen.Latency{}, err
-		}
-		if void = p.Void; void == "" && p.Got.Latency.Count > 0 {
-			return p.Got.Latency, nil
-		}
-	}
-	return gen.Latency{}, fmt.Errorf("at %.0f frames/s no frame was timed %s", point.PPS, void)
+	return err
 }
 
 // outcome is the sample in a few words.
