@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/selvage/selvage/internal/tail"
 )
 
 // mostAnswer is the most of an answer that is read, in bytes.
@@ -25,7 +27,7 @@ func Ask(ctx context.Context, p Place, o Options, command string) (string, error
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
-	answer, said := &firstBytes{most: mostAnswer}, &lastBytes{}
+	answer, said := &firstBytes{most: mostAnswer}, &tail.Buffer{}
 	cmd.Stdout, cmd.Stderr = answer, said
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -2,19 +2,19 @@ package place
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/internal/tail"
 )
 
 // connection is a process that leads to an agent: ssh, or the shell that runs it here.
@@ -23,7 +23,7 @@ type connection struct {
 	in     io.WriteCloser
 	out    *bufio.Reader
 	local  bool
-	errors lastBytes
+	errors tail.Buffer
 	reap   func() error
 }
 
@@ -127,30 +127,4 @@ func (c *connection) failed(err error) error {
 		return ended
 	}
 	return err
-}
-
-// lastBytes keeps the end of what is written.
-type lastBytes struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-const mostSaid = 2000
-
-// Write keeps the end of it.
-func (l *lastBytes) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.data = append(l.data, p...)
-	if over := len(l.data) - mostSaid; over > 0 {
-		l.data = append([]byte(nil), l.data[over:]...)
-	}
-	return len(p), nil
-}
-
-// String is what was kept.
-func (l *lastBytes) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.TrimSpace(string(bytes.ToValidUTF8(l.data, nil)))
 }

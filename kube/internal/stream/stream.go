@@ -2,12 +2,9 @@
 package stream
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/selvage/selvage/internal/tail"
 )
 
 // Executor streams to and from a container, by a WebSocket, or SPDY where somebody on the way knows only that. subresource is exec or
@@ -48,7 +47,7 @@ type Connection struct {
 	In  io.WriteCloser
 	Out io.Reader
 
-	errors lastBytes
+	errors tail.Buffer
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
@@ -88,29 +87,3 @@ func (c *Connection) Wait() error {
 
 // Said is the end of what the process wrote to standard error.
 func (c *Connection) Said() string { return c.errors.String() }
-
-// lastBytes keeps the end of what is written.
-type lastBytes struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-const mostSaid = 2000
-
-// Write keeps the end of it.
-func (l *lastBytes) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.data = append(l.data, p...)
-	if over := len(l.data) - mostSaid; over > 0 {
-		l.data = append([]byte(nil), l.data[over:]...)
-	}
-	return len(p), nil
-}
-
-// String is what was kept.
-func (l *lastBytes) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.TrimSpace(string(bytes.ToValidUTF8(l.data, nil)))
-}

@@ -111,15 +111,3 @@ func TestEnds(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// Only the end of what a process says is kept.
-func TestLastBytes(t *testing.T) {
-	var l lastBytes
-	for range 3 {
-		fmt.Fprint(&l, strings.Repeat("x", mostSaid))
-	}
-	fmt.Fprint(&l, "end")
-	if s := l.String(); len(s) != mostSaid || !strings.HasSuffix(s, "xend") {
-		t.Errorf("%d bytes", len(s))
-	}
-}
