@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/selvage/selvage/internal/checksum"
 )
 
 var native = binary.NativeEndian
@@ -110,15 +112,7 @@ func nd(kind, flags byte, to, mac net.HardwareAddr, from, dst, target netip.Addr
 	}
 	icmp := slices.Concat([]byte{kind, 0, 0, 0, flags, 0, 0, 0}, target.AsSlice(), []byte{option, 1}, mac)
 	ip := slices.Concat([]byte{0x60, 0, 0, 0, 0, byte(len(icmp)), 58, 255}, from.AsSlice(), dst.AsSlice())
-	sum := uint32(len(icmp)) + 58
-	for _, part := range [][]byte{ip[8:], icmp} {
-		for i := 0; i < len(part); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(part[i:]))
-		}
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	binary.BigEndian.PutUint16(icmp[2:], ^uint16(sum))
+	pseudo := checksum.Add(uint32(len(icmp))+58, ip[8:])
+	binary.BigEndian.PutUint16(icmp[2:], ^checksum.Fold(checksum.Add(pseudo, icmp)))
 	return slices.Concat(ethernet(to, mac, 0x86dd), ip, icmp)
 }
