@@ -42,7 +42,7 @@ func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
 // loop reconciles, ages and reloads until ctx ends. An error means that the
 // edge cannot go on.
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
-	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: newAgeTicker(e.state.config.FDB.Ageing), ticks: newTickInterval()}
+	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: newTickInterval(tenth(e.state.config.FDB.Ageing)), ticks: newTickInterval(tickIdle)}
 	defer timers.resync.Stop()
 	defer timers.age.Stop()
 	defer timers.ticks.Stop()
@@ -59,14 +59,14 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 // loopTimers say when the loop has something to do that nobody asks for.
 type loopTimers struct {
 	resync *time.Ticker
-	age    *ageTicker
+	age    *tickInterval
 	ticks  *tickInterval
 }
 
 // turn waits for the next thing to do, and does it.
 func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, failed <-chan error) (ended bool, err error) {
 	e.health.turn()
-	t.age.set(e.state.config.FDB.Ageing)
+	t.age.set(tenth(e.state.config.FDB.Ageing))
 	select {
 	case <-ctx.Done():
 		e.opts.Supervisor.Stopping("the process ends")
@@ -116,13 +116,15 @@ const (
 	tickIdle = time.Second
 )
 
-// tickInterval is how far ticks are apart: an idle edge wakes seldom.
+// tickInterval is a ticker whose interval changes: an idle edge wakes seldom.
 type tickInterval struct {
 	*time.Ticker
 	every time.Duration
 }
 
-func newTickInterval() *tickInterval { return &tickInterval{time.NewTicker(tickIdle), tickIdle} }
+func newTickInterval(every time.Duration) *tickInterval {
+	return &tickInterval{time.NewTicker(every), every}
+}
 
 func (t *tickInterval) set(every time.Duration) {
 	if every != t.every {
@@ -188,24 +190,8 @@ func (e *edge) age() {
 	}
 }
 
-// ageTicker ticks ten times in an ageing time, and every ten seconds at least:
+// tenth is how often hosts age: ten times in an ageing time, and every ten seconds at least:
 // idle flows are forgotten even where MAC addresses live for ever (zero).
-type ageTicker struct {
-	*time.Ticker
-	ageing time.Duration
-}
-
-func newAgeTicker(ageing time.Duration) *ageTicker {
-	return &ageTicker{time.NewTicker(tenth(ageing)), ageing}
-}
-
-func (a *ageTicker) set(ageing time.Duration) {
-	if ageing != a.ageing {
-		a.Reset(tenth(ageing))
-		a.ageing = ageing
-	}
-}
-
 func tenth(ageing time.Duration) time.Duration {
 	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
 	if ageing <= 0 {

@@ -35,7 +35,7 @@ func TestIdleTicks(t *testing.T) {
 // frequent ticks no more frequent.
 func TestTicksComeSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ticks := newTickInterval()
+		ticks := newTickInterval(tickIdle)
 		defer ticks.Stop()
 		until := func() time.Duration {
 			begin := time.Now()
