@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/kube/internal/commandline"
 	"github.com/selvage/selvage/kube/internal/containers"
+	"github.com/selvage/selvage/kube/internal/plan"
 	"github.com/selvage/selvage/kube/internal/stages"
 	"github.com/selvage/selvage/kube/internal/why"
 	"github.com/selvage/selvage/lab/agent"
@@ -209,16 +210,14 @@ func addressOf(nodes []corev1.Node, name string, to netip.Addr) (found netip.Add
 	if i < 0 {
 		return found, fmt.Errorf("node %s is not there", name)
 	}
-	for _, own := range nodes[i].Status.Addresses {
-		a, err := netip.ParseAddr(own.Address)
-		if err == nil && own.Type == corev1.NodeInternalIP && (!found.IsValid() || to.IsValid() && a.Is4() == to.Is4() && found.Is4() != to.Is4()) {
-			found = a
-		}
-	}
-	if !found.IsValid() {
+	own := plan.NodeOf(&nodes[i]).Addresses
+	if len(own) == 0 {
 		return found, fmt.Errorf("node %s has no InternalIP", name)
 	}
-	return found, nil
+	if same := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == to.Is4() }); to.IsValid() && same >= 0 {
+		return own[same], nil
+	}
+	return own[0], nil
 }
 
 // prepare finds out what containers take, and whether they are allowed.

@@ -174,11 +174,9 @@ func (k *cluster) ask(ctx context.Context, t *traced, node, packet string, argv 
 
 // nodeOf is the node with an address, "" when there is none.
 func nodeOf(nodes []corev1.Node, a netip.Addr) string {
-	for _, n := range nodes {
-		for _, own := range n.Status.Addresses {
-			if addr, err := netip.ParseAddr(own.Address); err == nil && addr == a && own.Type == corev1.NodeInternalIP {
-				return n.Name
-			}
+	for i := range nodes {
+		if slices.Contains(plan.NodeOf(&nodes[i]).Addresses, a) {
+			return nodes[i].Name
 		}
 	}
 	return ""

@@ -170,13 +170,7 @@ func (a *agent) input(ctx context.Context) (plan.Input, error) {
 func Input(node string, pods []corev1.Pod, o *controller.Objects) plan.Input {
 	in := plan.Input{Node: node, Gateways: o.Gateways, Policies: o.Policies, ClusterPolicies: o.ClusterPolicies, Namespaces: map[string]labels.Set{}}
 	for i := range o.Nodes {
-		n := plan.Node{Name: o.Nodes[i].Name}
-		for _, address := range o.Nodes[i].Status.Addresses {
-			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
-				n.Addresses = append(n.Addresses, addr)
-			}
-		}
-		in.Nodes = append(in.Nodes, n)
+		in.Nodes = append(in.Nodes, plan.NodeOf(&o.Nodes[i]))
 	}
 	for i := range o.Namespaces {
 		in.Namespaces[o.Namespaces[i].Name] = o.Namespaces[i].Labels

@@ -100,12 +100,11 @@ func (a *agent) address(ctx context.Context) (netip.Addr, error) {
 	if err := a.client.Get(ctx, client.ObjectKey{Name: a.Name}, &node); err != nil {
 		return netip.Addr{}, fmt.Errorf("node %s: %w", a.Name, err)
 	}
-	for _, address := range node.Status.Addresses {
-		if own, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
-			return own, nil
-		}
+	own := plan.NodeOf(&node).Addresses
+	if len(own) == 0 {
+		return netip.Addr{}, fmt.Errorf("node %s: it has no InternalIP", a.Name)
 	}
-	return netip.Addr{}, fmt.Errorf("node %s: it has no InternalIP", a.Name)
+	return own[0], nil
 }
 
 // comeBack is the start of an agent, and of one that has left.

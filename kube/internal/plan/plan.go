@@ -33,6 +33,17 @@ type Node struct {
 	Addresses []netip.Addr // InternalIP, the first of a family is its tunnel endpoint
 }
 
+// NodeOf is what of a node counts.
+func NodeOf(n *corev1.Node) Node {
+	out := Node{Name: n.Name}
+	for _, own := range n.Status.Addresses {
+		if addr, err := netip.ParseAddr(own.Address); err == nil && own.Type == corev1.NodeInternalIP {
+			out.Addresses = append(out.Addresses, addr)
+		}
+	}
+	return out
+}
+
 // Pod is what of a pod counts.
 type Pod struct {
 	Namespace, Name, ServiceAccount string
