@@ -349,14 +349,14 @@ func (a *assessment) concludeGateway(g *v1alpha1.EgressGateway) {
 	serving, why := served(g)
 	s.Serving = fmt.Sprintf("%d/%d", serving, len(s.Nodes))
 	accepted := refusal{"Accepted", ""}
-	bad := badRange(g)
+	bad, unusable := badRange(g), a.passwords(g)
 	switch {
 	case bad != "":
 		accepted = refusal{"AddressesInvalid", bad}
 	case len(s.Nodes) == 0:
 		accepted = refusal{"NoNodes", "spec.nodes selects no node"}
-	case a.passwords(g) != "":
-		accepted = refusal{v1alpha1.ReasonPassword, a.passwords(g)}
+	case unusable != "":
+		accepted = refusal{v1alpha1.ReasonPassword, unusable}
 	}
 	condition(&s.Conditions, g.Generation, v1alpha1.ConditionAccepted, accepted.reason == "Accepted", accepted.reason, accepted.message)
 	condition(&s.Conditions, g.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)

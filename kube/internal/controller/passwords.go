@@ -1,18 +1,16 @@
 package controller
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/plan"
 )
 
 // passwords is what nodes say of those of a gateway's sessions, "" when nothing is the matter.
 func (a *assessment) passwords(g *v1alpha1.EgressGateway) string {
-	b := g.Spec.Uplink.BGP
-	if b == nil || !slices.ContainsFunc(b.Neighbours, func(n v1alpha1.BGPNeighbour) bool { return n.PasswordSecret.Name != "" }) {
+	if !plan.NeedsPassword(g) {
 		return ""
 	}
 	var list []string

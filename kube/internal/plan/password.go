@@ -24,6 +24,9 @@ type Passwords struct {
 
 // PasswordsOf are the passwords that sessions of a node need.
 func PasswordsOf(in Input) (list []v1alpha1.SecretKey, err error) {
+	if !slices.ContainsFunc(in.Gateways, func(g v1alpha1.EgressGateway) bool { return NeedsPassword(&g) }) {
+		return nil, nil // so that most nodes do not look at all others for it
+	}
 	m, err := newMaker(in)
 	if err != nil {
 		return nil, err
@@ -44,6 +47,12 @@ func PasswordsOf(in Input) (list []v1alpha1.SecretKey, err error) {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	})
 	return slices.Compact(list), nil
+}
+
+// NeedsPassword reports whether a session of a gateway has a password.
+func NeedsPassword(g *v1alpha1.EgressGateway) bool {
+	b := g.Spec.Uplink.BGP
+	return b != nil && slices.ContainsFunc(b.Neighbours, func(n v1alpha1.BGPNeighbour) bool { return n.PasswordSecret.Name != "" })
 }
 
 // password is the file with the one of a session.
