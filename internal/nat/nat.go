@@ -113,7 +113,7 @@ func NewPlan(p overlay.EgressPolicy, g overlay.GatewayGroup, self netip.Addr, ow
 // MaxPool addresses at most, as Count says.
 func Expand(ranges []overlay.AddrRange) (families [2][]netip.Addr) {
 	for _, r := range ranges {
-		f := family(r.First)
+		f := Family(r.First)
 		for addr := r.First; addr.IsValid() && addr.Compare(r.Last) <= 0; addr = addr.Next() {
 			families[f] = append(families[f], addr)
 		}
@@ -136,7 +136,8 @@ func Count(ranges []overlay.AddrRange, most int) int {
 	return n
 }
 
-func family(addr netip.Addr) int {
+// Family is where arrays by family have that of an address: IPv4, IPv6.
+func Family(addr netip.Addr) int {
 	if addr.Is4() {
 		return 0
 	}

@@ -212,7 +212,7 @@ func TestServedWhileAnyIsLeft(t *testing.T) {
 // serverOf reports whether a gateway of that state owns an address of the family.
 func (w world) serverOf(p Plan, f int, s State) bool {
 	return slices.ContainsFunc(p.Addresses, func(a Address) bool {
-		return family(a.Addr) == f && a.Owner.IsValid() && w.states[a.Owner] == s
+		return Family(a.Addr) == f && a.Owner.IsValid() && w.states[a.Owner] == s
 	})
 }
 
@@ -296,7 +296,7 @@ func TestEvenShares(t *testing.T) {
 			for f := range p.Servers {
 				has, serves := map[netip.Addr]int{}, map[netip.Addr]int{}
 				for _, a := range p.Addresses {
-					if family(a.Addr) == f {
+					if Family(a.Addr) == f {
 						has[a.Owner]++
 					}
 				}

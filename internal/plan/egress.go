@@ -110,18 +110,11 @@ func uplinkAddresses(e overlay.Edge, p overlay.EgressPolicy) (own [2]netip.Addr)
 				continue
 			}
 			for _, a := range slices.Backward(u.Addresses) {
-				own[family(a.Addr())] = a.Addr()
+				own[nat.Family(a.Addr())] = a.Addr()
 			}
 		}
 	}
 	return own
-}
-
-func family(a netip.Addr) int {
-	if a.Is4() {
-		return 0
-	}
-	return 1
 }
 
 func policyEgress(e overlay.Edge, p overlay.EgressPolicy, g overlay.GatewayGroup, state func(netip.Addr) nat.State) fib.Egress {

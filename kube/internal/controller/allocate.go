@@ -9,6 +9,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/internal/plan"
 )
 
 // VNIs of policies: none that a CNI plugin in wide use has, and the one before is every node's own.
@@ -93,10 +94,10 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 	var count [2]int32
 	for _, text := range had {
 		addr, err := netip.ParseAddr(text)
-		if err != nil || taken[addr] != nil || !within(list, addr) || count[family(addr)] >= wants(p) {
+		if err != nil || taken[addr] != nil || !within(list, addr) || count[plan.Family(addr)] >= wants(p) {
 			continue
 		}
-		count[family(addr)]++
+		count[plan.Family(addr)]++
 		taken[addr] = p
 		p.status.Addresses = append(p.status.Addresses, text)
 	}
@@ -133,13 +134,6 @@ func (p *policy) takesAny() bool {
 // takesNone reports whether pods of the policy get addresses of nodes.
 func (p *policy) takesNone() bool { return p.spec.Address.Type == v1alpha1.AddressNode }
 
-func family(a netip.Addr) int {
-	if a.Is4() {
-		return 0
-	}
-	return 1
-}
-
 // fill takes from the pool what a policy lacks.
 func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 	g := a.gateways[p.spec.Gateway]
@@ -148,10 +142,10 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 	}
 	var count [2]int32
 	for _, text := range p.status.Addresses {
-		count[family(netip.MustParseAddr(text))]++
+		count[plan.Family(netip.MustParseAddr(text))]++
 	}
 	for _, r := range Ranges(g) {
-		of := family(r.From())
+		of := plan.Family(r.From())
 		for addr, n := r.From(), 0; count[of] < wants(p) && n < addressesMost && addr.IsValid() && addr.Compare(r.To()) <= 0; addr, n = addr.Next(), n+1 {
 			if taken[addr] == nil {
 				taken[addr] = p
@@ -161,7 +155,7 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 		}
 	}
 	for of, name := range []string{"IPv4", "IPv6"} {
-		has := slices.ContainsFunc(Ranges(g), func(r netipx.IPRange) bool { return family(r.From()) == of })
+		has := slices.ContainsFunc(Ranges(g), func(r netipx.IPRange) bool { return plan.Family(r.From()) == of })
 		if has && count[of] < wants(p) {
 			p.refuse = refusal{"AddressesExhausted", fmt.Sprintf("EgressGateway %s has no free %s address: %d of %d", g.Name, name, count[of], wants(p))}
 		}

@@ -10,7 +10,7 @@ import (
 type Families [2]bool
 
 // Has reports whether there is one of the family of a.
-func (f Families) Has(a netip.Addr) bool { return f[family(a)] }
+func (f Families) Has(a netip.Addr) bool { return f[Family(a)] }
 
 // FamiliesOf are those of which a policy has an address: of its own, or of its gateway's nodes, which have those of the gateway's next
 // hops. There are none without a gateway.
@@ -24,13 +24,14 @@ func FamiliesOf(spec v1alpha1.EgressPolicySpec, status v1alpha1.EgressPolicyStat
 	}
 	for _, text := range all {
 		if a, err := netip.ParseAddr(text); err == nil {
-			has[family(a)] = true
+			has[Family(a)] = true
 		}
 	}
 	return has
 }
 
-func family(a netip.Addr) int {
+// Family is where Families have that of an address.
+func Family(a netip.Addr) int {
 	if a.Is4() {
 		return 0
 	}
