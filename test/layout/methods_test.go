@@ -44,7 +44,7 @@ var manyMethods = map[string]int{
 	"lab/experiment/mtu.view":                64,
 	"lab/experiment/offload.view":            54,
 	"lab/experiment/rfc2544.evidence":        33,
-	"lab/experiment/rfc2544.rateSample":      39,
+	"lab/experiment/rfc2544.rateSample":      38,
 	"lab/experiment/rfc2544.view":            66,
 	"lab/topo.Host":                          54,
 	"test/e2e/harness.EgressNet":             75,
