@@ -3,6 +3,7 @@ package dut
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -28,13 +29,35 @@ type SelvageOptions struct {
 	Learned netip.Addr
 	// Timing has the data path write down when packets pass.
 	Timing bool
+	// Load is what both edges carry besides; nil is nothing. Ends of one subnet only.
+	Load *Load
 	// Started is told of each edge that runs.
 	Started func(*topo.Host, *Edge)
 }
 
 // Selvage runs an edge on both hosts.
 func Selvage(ctx context.Context, n *topo.TwoHosts, o SelvageOptions) (*topo.Path, error) {
-	return n.Build(ctx, SelvageHalf(o), SelvageHalf(o))
+	if o.Load == nil {
+		return n.Build(ctx, SelvageHalf(o), SelvageHalf(o))
+	}
+	edges := map[*topo.Host]*Edge{}
+	started := o.Started
+	o.Started = func(h *topo.Host, e *Edge) {
+		edges[h] = e
+		if started != nil {
+			started(h, e)
+		}
+	}
+	path, err := n.Build(ctx, SelvageHalf(o), SelvageHalf(o))
+	if err != nil {
+		return nil, err
+	}
+	stop, err := o.Load.apply(ctx, n, edges)
+	if err != nil {
+		return nil, errors.Join(err, path.Close())
+	}
+	path.OnStop(stop)
+	return path, nil
 }
 
 // SelvageHalf is an edge with the access interface as its one port. Routed, it has
@@ -52,6 +75,9 @@ func (o SelvageHalf) Describe() string {
 	}
 	if o.NoClamp {
 		words += ", MSS not clamped"
+	}
+	if o.Load != nil {
+		words += ", " + o.Load.Words()
 	}
 	return words
 }
@@ -98,10 +124,12 @@ spec:
 	if o.Learned.IsValid() {
 		fmt.Fprintf(&b, "  bgp:\n    as: %d\n    routerID: %s\n    neighbours:\n      - {name: reflector, address: %q}\n", AS, RouterID(s.Local), o.Learned)
 	}
+	o.Load.writeHTTP(&b)
 	b.WriteString("  segments:\n")
 	home := "lab"
 	if s.Subnets == nil {
 		o.segment(&b, home, 0, s.Remote)
+		o.Load.writeFDB(&b, s.Remote)
 	} else {
 		home = s.Subnets[0].Name
 		o.routed(&b, s)

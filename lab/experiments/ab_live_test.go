@@ -24,6 +24,16 @@ func TestAbEncapsulations(t *testing.T) {
 	checkSamples(t, r, 1450-52)
 }
 
+// Edges with full tables: a target whose flow caches are not full, or whose metrics cannot be read, fails.
+func TestAbLoad(t *testing.T) {
+	r, _ := measuredAb(t, "--targets", "selvage", "--cases", "rr", "--load", "selvage")
+	checkSamples(t, r, 1450-52)
+	const words = "100000 flows, 10000 FDB entries, metrics read each 5s"
+	if r.Parameters["load"].String() != "selvage: "+words || !strings.HasSuffix(r.Targets[0].Description, words) {
+		t.Errorf("parameters %v, targets %+v", r.Parameters, r.Targets)
+	}
+}
+
 // Routed against routed: client and server in different subnets.
 func TestAbRouted(t *testing.T) {
 	tier.Long(t, "TestAbFedByBGP, which is routed too, and lab/topo's TestRoutedPathsInTurn")

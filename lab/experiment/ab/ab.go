@@ -41,6 +41,7 @@ type Command struct {
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage and ovs: ${enum}. The kernel's devices are vxlan in every run."`
 	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every target route between them."`
 	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"Control plane of the tunnels: ${enum}. With evpn, an FRR route reflector distributes the routes. It implies --routed, and every host is the gateway of both subnets."`
+	Load        []string              `group:"Network" placeholder:"NAME" help:"Targets whose edges carry a load besides what is measured: 100,000 flows, 10,000 static FDB entries, and metrics that are read each 5 s."`
 	Offload     []experiment.Toggle   `group:"Network" placeholder:"ROLE:FEATURE=off" help:"Set ethtool features of client, access, underlay or server, for all targets alike."`
 
 	BridgeNetfilter topo.BridgeNetfilter `group:"Network" enum:"default,on,off" default:"off" help:"Whether the bridges of the hosts pass frames to netfilter (sysctls bridge-nf-call-*): ${enum}. default is the kernel's own choice: on where br_netfilter is loaded."`
@@ -90,7 +91,7 @@ func (c *Command) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkTargets(), checkControl(c), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+	return errors.Join(c.checkTargets(), checkControl(c), c.checkLoad(), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
 }
 
 func (c *Command) checkMTUs() error {

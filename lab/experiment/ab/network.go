@@ -2,7 +2,10 @@ package ab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/experiment"
@@ -44,7 +47,27 @@ func kernelOptions() dut.KernelOptions {
 }
 
 func (c *Command) selvageOptions(name string) dut.SelvageOptions {
-	return dut.SelvageOptions{Binary: c.programs.Of(name, c.SelvageBinary), Encapsulation: c.encapsulation(name)}
+	o := dut.SelvageOptions{Binary: c.programs.Of(name, c.SelvageBinary), Encapsulation: c.encapsulation(name)}
+	if slices.Contains(c.Load, name) {
+		o.Load = &load
+	}
+	return o
+}
+
+// load is what a target of --load carries besides.
+var load = dut.Load{Flows: 100_000, FDB: 10_000, Scrape: 5 * time.Second}
+
+// checkLoad says which targets cannot carry it.
+func (c *Command) checkLoad() error {
+	for _, name := range c.Load {
+		switch {
+		case !slices.Contains(c.Targets, name) || c.path(name) != "selvage":
+			return fmt.Errorf("--load: %s is no edge among --targets", name)
+		case c.Routed:
+			return errors.New("--load: the flows that it adds are bridged; leave out --routed and --control evpn")
+		}
+	}
+	return nil
 }
 
 // hosts makes hosts and links with their offloads, without a data path.

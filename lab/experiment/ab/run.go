@@ -107,6 +107,9 @@ func (c *Command) parameters() result.Parameters {
 	}
 	experiment.NoteBinary(p, c.SelvageBinary)
 	c.programs.Record(p)
+	if len(c.Load) > 0 {
+		p["load"] = result.Words(fmt.Sprintf("%s: %s", strings.Join(c.Load, ", "), load.Words()))
+	}
 	if len(offloads) > 0 {
 		p["offload"] = result.Of(offloads)
 	}

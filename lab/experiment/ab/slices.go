@@ -233,7 +233,11 @@ func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sl
 		if s.transit == nil {
 			return nil, nil
 		}
-		return transitSlicerOf(ctx, all.testbeds, s.transit, kind, gen.SinkOptions{Turns: s.turns})
+		flows := gen.DefaultFlows
+		if slices.Contains(all.Load, s.target) {
+			flows = load.Flows
+		}
+		return transitSlicerOf(ctx, all.testbeds, s.transit, kind, flows, gen.SinkOptions{Turns: s.turns})
 	}
 	ends := measure.EndsOf(s.net.Net, experiment.InnerFamily)
 	switch kind {

@@ -23,29 +23,43 @@ type transitSlicer struct {
 // transitFrame is in bytes with FCS: what a data path costs a frame shows best with the smallest.
 const transitFrame = 64
 
-// transitSlicerOf has the instruments of a direction stand, with all flows known.
-func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Testbed, kind string, o gen.SinkOptions) (measure.Sliced, error) {
-	direction := transit.Encap
-	if kind == TransitDecap {
-		direction = transit.Decap
+// transitSlicerOf has the instruments of a direction stand, with all flows known. The device knows
+// known flows then, of which those of the instruments are some.
+func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Testbed, kind string, known int, o gen.SinkOptions) (measure.Sliced, error) {
+	warm := func(flows int) (*transitSlicer, error) {
+		direction := transit.Encap
+		if kind == TransitDecap {
+			direction = transit.Decap
+		}
+		r, err := all.Instruments(b, transit.InstrumentOptions{
+			Direction: direction, Stream: gen.Stream{Frame: transitFrame, Flows: flows}, Drain: 500 * time.Millisecond, Rest: time.Millisecond,
+		})
+		if err != nil {
+			return nil, err
+		}
+		t := &transitSlicer{instruments: r}
+		if err := r.Warm(ctx); err != nil {
+			t.Close()
+			return nil, err
+		}
+		return t, nil
 	}
-	r, err := all.Instruments(b, transit.InstrumentOptions{
-		Direction: direction, Stream: gen.Stream{Frame: transitFrame, Flows: gen.DefaultFlows}, Drain: 500 * time.Millisecond, Rest: time.Millisecond,
-	})
-	if err != nil {
-		return nil, err
-	}
-	t := &transitSlicer{instruments: r}
-	if err := r.Warm(ctx); err != nil {
+	if known > gen.DefaultFlows {
+		t, err := warm(known)
+		if err != nil {
+			return nil, fmt.Errorf("%d flows: %w", known, err)
+		}
 		t.Close()
+	}
+	t, err := warm(gen.DefaultFlows)
+	if err != nil {
 		return nil, err
 	}
 	if o.Turns > 0 {
-		err = r.Look(o)
-	}
-	if err != nil {
-		t.Close()
-		return nil, err
+		if err := t.instruments.Look(o); err != nil {
+			t.Close()
+			return nil, err
+		}
 	}
 	return t, nil
 }
