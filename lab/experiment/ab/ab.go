@@ -49,6 +49,7 @@ type Command struct {
 	Cycles        int           `group:"Network" default:"20" help:"Turns of the targets in a round. In a cycle TCP has five slices of each target, UDP four, the others two."`
 	Slice         time.Duration `group:"Samples" placeholder:"TIME" help:"Duration of a slice; 10ms, between places 1s."`
 	Streams       int           `group:"Samples" default:"1" help:"TCP connections at a time."`
+	Flows         int           `group:"Samples" default:"1280" placeholder:"FLOWS" help:"UDP flows of transit; ${default}."`
 	Pin           bool          `group:"Network" default:"true" negatable:"" help:"Pin instruments to cores: client and server apart, request/response both on the first."`
 	SelvageBinary string        `placeholder:"FILE" type:"existingfile" help:"Program that runs the edges of targets without one of their own; selvage of this build by default."`
 
@@ -128,6 +129,9 @@ func checkControl(c *Command) error {
 // defaultSlice is the duration of a slice.
 const defaultSlice = 10 * time.Millisecond
 
+// mostFlows is as many as a flow cache may be made for.
+const mostFlows = 4_000_000
+
 // leastSlice is so long that what each slice begins with stays the smaller part.
 const leastSlice = 5 * time.Millisecond
 
@@ -137,6 +141,8 @@ func (c *Command) checkSamples() error {
 		return fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds)
 	case c.Streams < 1 || c.Streams > 128:
 		return fmt.Errorf("--streams: %d is not within 1 … 128", c.Streams)
+	case c.Flows < 1 || c.Flows > mostFlows:
+		return fmt.Errorf("--flows: %d is not within 1 … %d", c.Flows, mostFlows)
 	case c.Cycles < 1:
 		return fmt.Errorf("--cycles: %d is not 1 or more", c.Cycles)
 	case c.Slice < leastSlice || c.Slice > 10*time.Second:

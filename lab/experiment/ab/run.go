@@ -3,6 +3,7 @@ package ab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,6 +108,9 @@ func (c *Command) parameters() result.Parameters {
 	}
 	experiment.NoteBinary(p, c.SelvageBinary)
 	c.programs.Record(p)
+	if slices.Contains(c.Cases, transitCase) {
+		p["flows"] = result.Count(c.Flows)
+	}
 	if len(c.Load) > 0 {
 		p["load"] = result.Words(fmt.Sprintf("%s: %s", strings.Join(c.Load, ", "), load.Words()))
 	}

@@ -205,7 +205,7 @@ func (c *Command) transitOf(target string) (router.Forwarder, string) {
 		return router.Kernel{}, transit.KernelName
 	case "selvage":
 		// The links are veths, on which the edge would choose tc.
-		return router.Selvage{Binary: c.programs.Of(target, c.SelvageBinary), Encapsulation: c.encapsulation(target), Mode: "native"}, target
+		return router.Selvage{Binary: c.programs.Of(target, c.SelvageBinary), Encapsulation: c.encapsulation(target), Mode: "native", FlowCacheSize: transit.CacheSize(c.Flows)}, target
 	}
 	return nil, ""
 }
@@ -233,11 +233,11 @@ func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sl
 		if s.transit == nil {
 			return nil, nil
 		}
-		flows := gen.DefaultFlows
+		known := 0
 		if slices.Contains(all.Load, s.target) {
-			flows = load.Flows
+			known = load.Flows
 		}
-		return transitSlicerOf(ctx, all.testbeds, s.transit, kind, flows, gen.SinkOptions{Turns: s.turns})
+		return transitSlicerOf(ctx, all.testbeds, s.transit, kind, all.Flows, known, gen.SinkOptions{Turns: s.turns})
 	}
 	ends := measure.EndsOf(s.net.Net, experiment.InnerFamily)
 	switch kind {

@@ -23,9 +23,9 @@ type transitSlicer struct {
 // transitFrame is in bytes with FCS: what a data path costs a frame shows best with the smallest.
 const transitFrame = 64
 
-// transitSlicerOf has the instruments of a direction stand, with all flows known. The device knows
-// known flows then, of which those of the instruments are some.
-func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Testbed, kind string, known int, o gen.SinkOptions) (measure.Sliced, error) {
+// transitSlicerOf has the instruments of a direction stand, with all flows known. The device has seen
+// as many as known then, if these are more.
+func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Testbed, kind string, flows, known int, o gen.SinkOptions) (measure.Sliced, error) {
 	warm := func(flows int) (*transitSlicer, error) {
 		direction := transit.Encap
 		if kind == TransitDecap {
@@ -44,14 +44,14 @@ func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Test
 		}
 		return t, nil
 	}
-	if known > gen.DefaultFlows {
+	if known > flows {
 		t, err := warm(known)
 		if err != nil {
 			return nil, fmt.Errorf("%d flows: %w", known, err)
 		}
 		t.Close()
 	}
-	t, err := warm(gen.DefaultFlows)
+	t, err := warm(flows)
 	if err != nil {
 		return nil, err
 	}
