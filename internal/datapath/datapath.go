@@ -91,7 +91,13 @@ func assemble(cfg Config, k kernel.Kernel, words vocabulary, older map[int]relea
 // the same name has pinned. Packets see the new programs only after Apply.
 //
 // Pins of older builds are adopted or removed, those of newer ones are left alone.
-func Open(cfg Config) (*Datapath, error) { return OpenWith(cfg, kernel.Host()) }
+// On a kernel that lacks what it needs it is an UnsupportedKernelError, and nothing is made.
+func Open(cfg Config) (*Datapath, error) {
+	if err := checkKernel(); err != nil {
+		return nil, err
+	}
+	return OpenWith(cfg, kernel.Host())
+}
 
 // OpenWith does so on a kernel, or a model of one.
 func OpenWith(cfg Config, k kernel.Kernel) (*Datapath, error) { return open(cfg, k, releases()) }
