@@ -28,6 +28,7 @@ type Instruments struct {
 	reflector *gen.Reflector
 	drain     time.Duration
 	rest      time.Duration
+	catchUp   time.Duration
 	stop      []func() error
 	Dropped   losses.Counts // by name, in all trials
 }
@@ -37,6 +38,8 @@ type InstrumentOptions struct {
 	Direction   string
 	Stream      gen.Stream
 	Drain, Rest time.Duration
+	// CatchUp is that of trials at a rate (gen.Load); 0 is its default.
+	CatchUp time.Duration
 }
 
 // Instruments stands generator and sink around a testbed.
@@ -50,7 +53,7 @@ func (all *Testbeds) Instruments(b *Testbed, o InstrumentOptions) (*Instruments,
 
 // Around stands generator and sink around a site.
 func Around(site Site, o InstrumentOptions) (*Instruments, error) {
-	r := &Instruments{site: site, stream: o.Stream, drain: o.Drain, rest: o.Rest, Dropped: losses.Counts{}}
+	r := &Instruments{site: site, stream: o.Stream, drain: o.Drain, rest: o.Rest, catchUp: o.CatchUp, Dropped: losses.Counts{}}
 	if err := r.open(o); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -233,7 +236,7 @@ func (r *Instruments) Trial(ctx context.Context, pps float64, length time.Durati
 	if err := experiment.Sleep(ctx, r.rest); err != nil {
 		return search.Outcome{}, err
 	}
-	p, err := r.Send(ctx, gen.Load{Rate: pps, Duration: length, Untimed: true, Batch: SearchBatch(pps)})
+	p, err := r.Send(ctx, gen.Load{Rate: pps, Duration: length, Untimed: true, Batch: SearchBatch(pps), CatchUp: r.catchUp})
 	if err != nil {
 		return search.Outcome{}, err
 	}

@@ -119,7 +119,7 @@ func (r *Instruments) timed(ctx context.Context, point search.Point, retries int
 		if err := experiment.Sleep(ctx, r.rest); err != nil {
 			return gen.Latency{}, err
 		}
-		p, err := r.Send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length})
+		p, err := r.Send(ctx, gen.Load{Rate: point.PPS, Duration: point.Length, CatchUp: r.catchUp})
 		if err != nil {
 			return gen.Latency{}, err
 		}

@@ -57,6 +57,8 @@ type Command struct {
 	Exceed float64       `name:"exceed-ratio" group:"Ports" placeholder:"SHARE" default:"0" help:"Share of trial time that may lose more at a rate that still counts (RFC 9971, which recommends 0.5 with a duration sum of several trials); ${default}."`
 	Sum    time.Duration `name:"duration-sum" group:"Ports" placeholder:"TIME" help:"Time of final trials that a rate needs (RFC 9971); one trial by default."`
 
+	CatchUp time.Duration `name:"catch-up" group:"Ports" placeholder:"TIME" default:"100us" help:"Delay that the generator makes up for by sending faster; what is later is unsent. A virtual machine without cores of its own needs milliseconds, and loads the device in bursts then; ${default}."`
+
 	Given    bool `kong:"-"` // any flag of ports
 	LineRate bool `kong:"-"` // --line-rate was given, and goes before what drivers say
 }
@@ -168,9 +170,12 @@ func (c *Command) Family() int {
 	return 6
 }
 
+// The generator makes up for delays of defaultCatchUp, and of mostCatchUp at most: more would be a burst, not a rate.
+const defaultCatchUp, mostCatchUp = 100 * time.Microsecond, time.Second
+
 // Check says what is missing or wrong.
 func (c *Command) Check(t Trials) error {
-	errs := []error{c.checkPorts(), c.checkEncap(), t.checkMixes(c.Genome)}
+	errs := []error{c.checkPorts(), c.checkEncap(), c.checkCatchUp(), t.checkMixes(c.Genome)}
 	if c.L2 {
 		if len(c.TxAddress)+len(c.RxAddress)+len(c.Gateway) > 0 {
 			errs = append(errs, errors.New("--l2: a device that does not route needs no --tx-address, --rx-address and --gateway"))
@@ -198,6 +203,13 @@ func (c *Command) Check(t Trials) error {
 		errs = append(errs, fmt.Errorf("--duration-sum: %s is less than one trial (--duration %s)", c.Sum, t.Duration))
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Command) checkCatchUp() error {
+	if c.CatchUp < 0 || c.CatchUp > mostCatchUp {
+		return fmt.Errorf("--catch-up: %s is not within 0 … %s", c.CatchUp, mostCatchUp)
+	}
+	return nil
 }
 
 func (c *Command) checkPorts() error {

@@ -152,6 +152,9 @@ func (c *Command) parameters(t Trials) result.Parameters {
 		"accounts":         result.Words("what was sent and did not arrive is lost, unless a receive ring of this host was full: such a trial is void"),
 		"latency_trials":   result.Count(t.LatencyTrials).Explained("of %s at each of 10, 50, 90 and 100 %% of the no-drop rate, means of them; every frame is timed", t.LatencyDuration),
 	}
+	if c.CatchUp > defaultCatchUp {
+		p["catch_up"] = result.Time(c.CatchUp).Explained("delay that the generator makes up for: the load comes in bursts of up to that time")
+	}
 	if c.VLAN != 0 {
 		p["vlan"] = result.Count(int(c.VLAN)).Explained("4 bytes more than the size")
 	}

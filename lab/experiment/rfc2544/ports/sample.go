@@ -105,7 +105,7 @@ func (m *sample) attempt(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	m.instruments, err = transit.Around(m.site, transit.InstrumentOptions{Direction: m.step.direction, Stream: m.step.stream, Drain: m.Drain, Rest: m.Settle})
+	m.instruments, err = transit.Around(m.site, transit.InstrumentOptions{Direction: m.step.direction, Stream: m.step.stream, Drain: m.Drain, Rest: m.Settle, CatchUp: m.command.CatchUp})
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (s *site) begin(from side) (stop func() error, err error) {
 	}
 	sink, err := gen.NewSink(from.links[0].port.Namespace, indexes, gen.SinkOptions{Stream: 255})
 	if err != nil {
-		return stop, fmt.Errorf("have the driver send frames of XDP: %w", err)
+		return stop, fmt.Errorf("the driver (%s) sends no frames of XDP without native XDP; use another card at the side of %s: %w", from.links[0].port.Driver, from.flag, err)
 	}
 	return sink.Close, nil
 }
