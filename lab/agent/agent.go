@@ -158,6 +158,8 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, a.turn)
 	case opExamine:
 		return a.examine()
+	case opEvidence:
+		return readEvidence(a.ctx)
 	case opRoute:
 		return with(m, route)
 	case opBye:

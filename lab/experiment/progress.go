@@ -80,6 +80,14 @@ func (p *Progress) Ended(outcome string, left time.Duration) {
 	}
 }
 
+// Grow has so many samples more.
+func (p *Progress) Grow(more int) {
+	p.total += more
+	if p.bar != nil {
+		p.bar.SetTotal(int64(p.total), false)
+	}
+}
+
 // Close ends the drawing, so that others can write.
 func (p *Progress) Close() {
 	if p.bars == nil {

@@ -20,6 +20,7 @@ import (
 	offloadplaces "github.com/selvage/selvage/lab/experiment/offload/places"
 	"github.com/selvage/selvage/lab/experiment/rfc2544"
 	rfc2544ports "github.com/selvage/selvage/lab/experiment/rfc2544/ports"
+	"github.com/selvage/selvage/lab/experiment/why"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -43,6 +44,7 @@ func All() []experiment.Experiment {
 		egressplaces.Experiment(),
 		attack.Experiment(),
 		cache.Experiment(),
+		why.Experiment(),
 	}
 }
 

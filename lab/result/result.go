@@ -26,10 +26,30 @@ type Result struct {
 	Samples     []Sample    `json:"samples" jsonschema:"nullable"`
 	Summary     []Row       `json:"summary" jsonschema:"nullable"`
 	Verdict     Verdict     `json:"verdict"`
+	// Causes are those of lab why, the largest share first.
+	Causes []Cause `json:"causes,omitempty"`
 	// Of a run between places.
 	Places   []Place   `json:"places,omitempty"`
 	Profiles []Profile `json:"profiles,omitempty"`
 	Devices  []Device  `json:"devices,omitempty"`
+}
+
+// Cause is a setting that may slow a path, and what came of flipping it.
+type Cause struct {
+	Setting string `json:"setting"` // "offload", "mtu", …
+	Object  string `json:"object"`  // what it is a setting of, as "client:vx0"
+	Why     string `json:"why"`     // what it was proposed for
+	// Target is the path with this cause flipped, and Against the one without, which may have other causes flipped; ""
+	// of one that was not flipped.
+	Target  string `json:"target,omitempty"`
+	Against string `json:"against,omitempty"`
+	// Share is the part of the loss that it explains, 1 for all of it, with its interval. What the loss is against is in
+	// the verdict.
+	Share    float64  `json:"share"`
+	Lo       float64  `json:"lo"`
+	Hi       float64  `json:"hi"`
+	Proved   bool     `json:"proved"`
+	Commands []string `json:"commands" jsonschema:"nullable"`
 }
 
 // Environment is what has to be equal before two results may be compared.

@@ -39,6 +39,8 @@ type Plan struct {
 	Changes func(context.Context, *Sessions, io.Writer) error
 	// Steps are the samples, with Round, CaseName, Target and Planned.
 	Steps func(*Sessions) []Step
+	// More are the samples after those, by what they say; it is asked until there are none. nil is none.
+	More func(context.Context, *Sessions, *result.Result) ([]Step, error)
 }
 
 // Run opens the places, takes all samples, closes the places and writes and prints what came of it. An
@@ -86,8 +88,13 @@ func (p Plan) measure(ctx context.Context, console *experiment.Console, began ti
 	if err == nil && p.Prepare != nil {
 		err = p.Prepare(ctx, s, &r, progress)
 	}
-	if err == nil {
-		err = takeAll(ctx, s, steps, &r, progress, pace)
+	for err == nil && len(steps) > 0 {
+		if err = takeAll(ctx, s, steps, &r, progress, pace); err != nil || p.More == nil {
+			break
+		}
+		if steps, err = p.More(ctx, s, &r); len(steps) > 0 {
+			progress.Grow(len(steps))
+		}
 	}
 	if ctx.Err() != nil {
 		experiment.Interrupt(&r, "round %d of %d", lastRound(r), p.Rounds)

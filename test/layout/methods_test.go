@@ -58,6 +58,7 @@ var manyMethods = map[string]int{
 	"lab/experiment/mtu/places.view":         42,
 	"lab/experiment/offload/places.view":     44,
 	"lab/experiment/rfc2544/ports.view":      48,
+	"lab/experiment/why.view":                42,
 	"lab/turns.View":                         39,
 	"lab/experiment/ab/paths.view":           56,
 }
