@@ -79,7 +79,7 @@ static __always_inline bool find_egress_path(CTX *ctx, struct pkt *p, const stru
 }
 
 /* Modifies the packet, whose inner payload is in its final place, and writes its headers. */
-static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision *d,
+static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision *d, __be16 entropy,
 				  struct egress_path *w, bool tunnelled)
 {
 	int why = tunnelled ? merge_ecn(ctx, p) : 0;
@@ -91,13 +91,16 @@ static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision
 	if (why)
 		return why;
 	if (d->action == ACTION_TUNNEL)
-		return write_outer(ctx, p, w->to, w->seg, d->entropy);
+		return write_outer(ctx, p, w->to, w->seg, entropy);
 	return write_inner(ctx, p, 0);
 }
 
-/* Carries out a decision. Returns a drop reason, LEAVE, or 0 with the verdict in p. */
+/*
+ * Carries out a decision, of which the entropy is apart. Returns a drop reason, LEAVE, or 0
+ * with the verdict in p.
+ */
 static __always_inline int transit_replay(CTX *ctx, struct pkt *p, const struct decision *d,
-					  __u8 proto)
+					  __be16 entropy, __u8 proto)
 {
 	bool tunnelled = p->inner;
 	struct egress_path w;
@@ -112,7 +115,7 @@ static __always_inline int transit_replay(CTX *ctx, struct pkt *p, const struct 
 	p->l3 += grow;
 	p->l4 += grow;
 	count_rx(d->in, 1, p->frame_len);
-	why = change(ctx, p, d, &w, tunnelled);
+	why = change(ctx, p, d, entropy, &w, tunnelled);
 	if (why)
 		return why;
 	p->verdict = bpf_redirect_map(&tx_devmap, w.to->tx_index, XDP_DROP);
@@ -131,6 +134,7 @@ static __always_inline bool is_for_tc(const struct pkt *p)
 
 static __always_inline int pass(CTX *ctx, struct pkt *p)
 {
+	struct transit_action *a = NULL;
 	struct transit_entry *s;
 	__u32 changes;
 	__u64 hash;
@@ -144,7 +148,7 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 	if (why)
 		return why;
 	hash = hash_of(&p->key);
-	s = transit_find(p, hash);
+	s = transit_find(p, hash, &a);
 	if (!s) {
 		changes = global_get(GLOBAL_GENERATION);
 		why = slow_path(ctx, p);
@@ -152,27 +156,26 @@ static __always_inline int pass(CTX *ctx, struct pkt *p)
 			return has_icmp_error(why) ? LEAVE : why;
 		if (!passes_through(&p->decision))
 			return LEAVE;
-		s = transit_insert(p, hash, changes);
+		s = transit_insert(p, hash, changes, &a);
 	}
-	if (s) {
-		p->in = s->decision.in;
-		p->segment = s->decision.segment;
+	if (s && a) {
+		p->in = a->decision.in;
+		p->segment = a->decision.segment;
 		p->cached = true;
 	}
 	p->decided = true;
-	why = transit_replay(ctx, p, s ? &s->decision : &p->decision, p->key.proto);
+	why = transit_replay(ctx, p, s && a ? &a->decision : &p->decision, entropy_from(hash),
+			     p->key.proto);
 	if (why == LEAVE)
 		return why;
-	if (s && (why || is_monitored())) /* an event tells of it */
-		p->decision = s->decision;
+	if (s && a && (why || is_monitored())) /* an event tells of it */
+		take_decision(p, s, a, hash);
 	if (why)
 		return why;
 	count(EVENT_TRANSIT);
 	monitor_forwarded(ctx, p);
-	if (s) {
-		s->packets++;
-		s->bytes += p->frame_len;
-	}
+	if (s)
+		count_flow(s, p->frame_len);
 	return 0;
 }
 
@@ -207,16 +210,29 @@ SUBPROGRAM int take_all_stages(CTX *ctx)
  * Prepares a drop: the flow's key tells what struct pkt has of packets that take the stages. The
  * stack has no room for more beneath the fast path.
  */
-static __always_inline int fast_dropped(CTX *ctx, const struct transit_entry *s, int why)
+static __always_inline int fast_dropped(CTX *ctx, const struct transit_entry *s,
+					const struct transit_action *a, __u64 hash, int why)
 {
 	struct pkt *p = packet(ctx);
 
 	if (!p)
 		return XDP_DROP;
-	p->key = s->key;
-	p->in = s->decision.in;
-	p->segment = s->decision.segment;
-	p->decision = s->decision;
+	p->key.origin = a->origin;
+	p->key.vni = a->vni;
+	p->key.tags[0] = a->tags[0];
+	p->key.tags[1] = a->tags[1];
+	copy16(p->key.dmac, a->dmac, ETH_ALEN);
+	copy16(p->key.smac, a->smac, ETH_ALEN);
+	p->key.ethertype = s->ethertype;
+	p->key.proto = s->proto;
+	p->key.fragment = s->fragment;
+	p->key.saddr = s->saddr;
+	p->key.daddr = s->daddr;
+	p->key.sport = s->sport;
+	p->key.dport = s->dport;
+	take_decision(p, s, a, hash);
+	p->in = p->decision.in;
+	p->segment = p->decision.segment;
 	p->decided = p->cached = true;
 	p->verdict = why;
 	return FAST_DROP;
@@ -234,23 +250,24 @@ SUBPROGRAM int drop_fast(CTX *ctx)
 SUBPROGRAM int take_fast_path(CTX *ctx)
 {
 	struct transit_table *t = flow_cache ? transit_table() : NULL;
+	struct transit_action *a = NULL;
 	struct transit_entry *s;
 	struct pkt p;
+	__u64 hash;
 	int why;
 
 	if (!t || is_monitored()) /* the stages tell of it */
 		return LEAVE;
-	s = fast_find(ctx, &p, t);
-	if (!s)
+	s = fast_find(ctx, &p, t, &hash, &a);
+	if (!s || !a)
 		return LEAVE;
-	why = transit_replay(ctx, &p, &s->decision, s->key.proto);
+	why = transit_replay(ctx, &p, &a->decision, entropy_from(hash), s->proto);
 	if (why == LEAVE)
 		return LEAVE;
 	if (why)
-		return fast_dropped(ctx, s, why);
+		return fast_dropped(ctx, s, a, hash, why);
 	t->fast++;
-	s->packets++;
-	s->bytes += p.frame_len;
+	count_flow(s, p.frame_len);
 	return p.verdict;
 }
 

@@ -64,11 +64,11 @@ struct decision {
 	enum action action;
 	enum slow slow; /* why it is not cached, or SLOW_FAST */
 	enum flow_flags flags;
-	__u8 age;	     /* transit cache: GLOBAL_CLOCK when it was taken */
+	__u8 pad;
 	__be16 entropy;	     /* outer UDP source port */
 	__u8 dmac[ETH_ALEN]; /* with FLOW_ROUTED */
 	__u8 smac[ETH_ALEN];
-	__u16 seen_generation; /* transit cache: GLOBAL_GENERATION when it was last valid */
+	__u16 pad2;
 };
 
 struct counter {
@@ -104,11 +104,42 @@ struct flow {
 	struct tuple translation; /* with FLOW_SNAT or FLOW_DNAT */
 };
 
-/* An entry of the transit cache: two cache lines. */
+/*
+ * What flows of the transit cache have in common: what of their keys is not of one flow, and
+ * what happens to their packets.
+ */
+struct transit_action {
+	/* Of struct flow_key. */
+	struct addr origin;
+	__u32 vni;
+	__be32 tags[MAX_TAGS];
+	__u8 dmac[ETH_ALEN];
+	__u8 smac[ETH_ALEN];
+	__u16 serial; /* raised when it becomes that of other flows */
+	__u8 made;    /* GLOBAL_CLOCK then */
+	__u8 used;    /* GLOBAL_CLOCK when a flow last got it */
+	__u32 flows;  /* that got it, halved with each epoch */
+	/* Without what is a flow's own: generation, entropy and age. out is 0 if it is free. */
+	struct decision decision;
+};
+
+/* An entry of the transit cache: one cache line. */
 struct transit_entry {
-	struct flow_key key;
-	struct decision decision; /* out is 0 if the entry is free */
-	__u64 packets;
+	/* Of struct flow_key, ethertype to fragment as one word. */
+	struct addr saddr;
+	struct addr daddr;
+	__be16 sport;
+	__be16 dport;
+	__be16 ethertype; /* 0 if the entry is free */
+	__u8 proto;
+	__u8 fragment;
+	__u32 generation;      /* see struct decision */
+	__u16 action;	       /* number of its struct transit_action */
+	__u16 serial;	       /* of that: another one's since, if it differs */
+	__u16 seen_generation; /* GLOBAL_GENERATION when it was last valid */
+	__u8 age;	       /* GLOBAL_CLOCK when it was decided */
+	__u8 packets_high;     /* more than 32 bits */
+	__u32 packets;
 	__u64 bytes;
 };
 
@@ -141,8 +172,9 @@ MAP(LRU_HASH, flows, struct flow_key, struct flow, 262144);
 #define FLOW_CANDIDATES 65536
 MAP(ARRAY, flow_candidates, __u32, __u32, FLOW_CANDIDATES); /* of ports at their limit, by hash */
 
-/* transit_slots entries for each core. */
+/* For each core transit_slots entries, and transit_actions_max actions. */
 MAP_FLAGS(ARRAY, transit_cache, __u32, struct transit_entry, 1,
 	  BPF_F_MMAPABLE /* for page alignment */);
+MAP_FLAGS(ARRAY, transit_actions, __u32, struct transit_action, 1, BPF_F_MMAPABLE);
 MAP(PERCPU_ARRAY, transit_tables, __u32, struct transit_table, 1);
 MAP(ARRAY, global_counters, enum global_counter, __u32, GLOBAL_MAX);

@@ -16,21 +16,32 @@
 #include "core/hash.h"
 #include "core/limits.h"
 
+/* The part of a key by which generations are sharded. */
+struct flow_ends {
+	const __u8 *smac;
+	const __u8 *dmac;
+	const struct addr *saddr;
+	const struct addr *daddr;
+};
+
 /* Whether no generation of a routed decision has changed. from: that of the ingress segment. */
-static __always_inline bool route_is_current(const struct flow_key *key, const struct decision *d,
-					     const struct segment *seg, __u32 from)
+static __always_inline bool route_is_current(struct flow_ends e, const struct decision *d,
+					     const struct segment *seg, __u32 from,
+					     __u32 generation)
 {
 	__u32 router_id = seg->router;
 	struct router *router = bpf_map_lookup_elem(&routers, &router_id);
 	struct segment *to = segment_get(d->to_segment);
 
 	return router && to &&
-	       from + generation_from(router, seg, d, &key->saddr) +
-			       generation_to(router, d, &key->daddr) + generation_of(to, d->dmac) ==
-		       d->generation;
+	       from + generation_from(router, seg, d, e.saddr) + generation_to(router, d, e.daddr) +
+			       generation_of(to, d->dmac) ==
+		       generation;
 }
 
-static __always_inline bool is_current(const struct flow_key *key, const struct decision *d)
+/* Whether no generation of a decision has changed. generation: their sum when it was taken. */
+static __always_inline bool is_current(struct flow_ends e, const struct decision *d,
+				       __u32 generation)
 {
 	struct segment *seg = segment_get(d->segment);
 	struct vport *out = vport_get(d->out);
@@ -38,10 +49,15 @@ static __always_inline bool is_current(const struct flow_key *key, const struct 
 
 	if (d->flags & FLOW_NEVER_CURRENT || !seg || !out || out->flags & VPORT_DOWN)
 		return false;
-	from = generation_of(seg, key->smac);
+	from = generation_of(seg, e.smac);
 	if (d->flags & FLOW_ROUTED)
-		return route_is_current(key, d, seg, from);
-	return from + seg->shards[mac_shard(key->dmac)] == d->generation;
+		return route_is_current(e, d, seg, from, generation);
+	return from + seg->shards[mac_shard(e.dmac)] == generation;
+}
+
+static __always_inline struct flow_ends ends_of(const struct flow_key *key)
+{
+	return (struct flow_ends){ key->smac, key->dmac, &key->saddr, &key->daddr };
 }
 
 /*
@@ -60,7 +76,7 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 {
 	if (p->hidden || (f->decision.slow && f->decision.slow != SLOW_CONNECTION))
 		return false;
-	if (!is_current(&p->key, &f->decision)) {
+	if (!is_current(ends_of(&p->key), &f->decision, f->decision.generation)) {
 		count(EVENT_STALE);
 		return false;
 	}
@@ -73,9 +89,14 @@ static __always_inline bool is_usable(const struct pkt *p, const struct flow *f)
 }
 
 /* The outer UDP source port, 49152 to 65535, the same for all packets of a flow (RFC 7348 5). */
+static __always_inline __be16 entropy_from(__u64 hash)
+{
+	return bpf_htons(0xc000 | (hash & 0x3fff));
+}
+
 static __always_inline __be16 entropy_of(const struct flow_key *k)
 {
-	return bpf_htons(0xc000 | (hash_of(k) & 0x3fff));
+	return entropy_from(hash_of(k));
 }
 
 #ifndef XDP

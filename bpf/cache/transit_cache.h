@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * transit_cache: the flow cache of the transit programs. Each core has its own table, so
- * nothing is locked and cores share no written cache line. An entry is two cache lines: the
- * key, and the decision. A flow is in the slot of its hash or in one of the next three
- * (linear probing).
+ * nothing is locked and cores share no written cache line. An entry is one cache line: what of
+ * the key is a flow's own, and counters. The rest is in its action (cache/transit_action.h). A
+ * flow is in the slot of its hash or in one of the next three (linear probing).
  *
  * A table starts small, so that few flows lie close together (each page costs a TLB entry),
  * and doubles, up to transit_slots, when flows evict each other. At the limit, one of the
@@ -11,14 +11,13 @@
  *
  * in:    p->key
  * out:   a decision, or none
- * maps:  transit_cache, transit_tables, global_counters, segments, routers
+ * maps:  transit_cache, transit_actions, transit_tables, global_counters, segments, routers
  * stops: nothing
  */
 #pragma once
 
-#include "cache/flow_cache.h"
+#include "cache/transit_action.h"
 
-#define PROBES 4
 #define FEWEST_SLOTS 1024
 
 static __always_inline struct transit_table *transit_table(void)
@@ -41,43 +40,43 @@ static __always_inline struct transit_entry *transit_slot(const struct transit_t
 	return bpf_map_lookup_elem(&transit_cache, &index);
 }
 
-static __always_inline __u32 addr_differ(const struct addr *a, const struct addr *b)
+/* Whether an entry has the key's part of it; as in action_has_key(). */
+static __always_inline bool entry_has_key(const struct transit_entry *s, const void *key)
 {
-	return (a->w[0] ^ b->w[0]) | (a->w[1] ^ b->w[1]) | (a->w[2] ^ b->w[2]) |
-	       (a->w[3] ^ b->w[3]);
+	const struct flow_key *k = key;
+	__u32 differ = addr_differ(&s->saddr, &k->saddr) | addr_differ(&s->daddr, &k->daddr);
+
+	differ |= (s->sport ^ k->sport) | (s->dport ^ k->dport) | (s->ethertype ^ k->ethertype);
+	return !(differ | (s->proto ^ k->proto) | (s->fragment ^ k->fragment));
 }
 
-/*
- * Fields are read in the width in which they were written. A wider load would wait until the
- * stores before it have left the store buffer: about 10 ns in all.
- */
-static __always_inline bool key_equal(const struct flow_key *a, const void *key)
-{
-	const struct flow_key *b = key;
-	const __u32 *x = key_macs(a), *y = key_macs(b);
-	__u32 differ = (x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]);
+/* How a packet is compared with the two parts of a key. */
+struct transit_match {
+	bool (*entry)(const struct transit_entry *, const void *packet);
+	bool (*action)(const struct transit_action *, const void *packet);
+	const void *packet;
+};
 
-	differ |= addr_differ(&a->saddr, &b->saddr) | addr_differ(&a->daddr, &b->daddr);
-	differ |= addr_differ(&a->origin, &b->origin) | (a->vni ^ b->vni);
-	differ |= (a->tags[0] ^ b->tags[0]) | (a->tags[1] ^ b->tags[1]);
-	differ |= (a->sport ^ b->sport) | (a->dport ^ b->dport) | (a->ethertype ^ b->ethertype);
-	return !(differ | (a->proto ^ b->proto) | (a->fragment ^ b->fragment));
+static __always_inline struct transit_match by_key(const struct pkt *p)
+{
+	return (struct transit_match){ entry_has_key, action_has_key, &p->key };
 }
 
-/* Whether an entry's key is that of the packet. */
-typedef bool (*key_match)(const struct flow_key *, const void *packet);
-
-/* The flow's entry, or NULL. Slots are never freed, so nothing follows a free one. */
-static __always_inline struct transit_entry *
-transit_lookup(const struct transit_table *t, __u64 hash, key_match match, const void *packet)
+/* The flow's entry with its action, or NULL. Slots are never freed, so nothing follows a free one. */
+static __always_inline struct transit_entry *transit_lookup(const struct transit_table *t,
+							    __u64 hash, struct transit_match m,
+							    struct transit_action **action)
 {
 	struct transit_entry *s;
 
 	for (__u32 i = 0; i < PROBES; i++) {
 		s = transit_slot(t, hash, i);
-		if (!s || !s->decision.out)
+		if (!s || !s->ethertype)
 			return NULL;
-		if (match(&s->key, packet))
+		if (!m.entry(s, m.packet))
+			continue;
+		*action = action_of(s);
+		if (*action && m.action(*action, m.packet))
 			return s;
 	}
 	return NULL;
@@ -87,7 +86,7 @@ transit_lookup(const struct transit_table *t, __u64 hash, key_match match, const
 
 static __always_inline __u8 age_of(const struct transit_entry *s)
 {
-	return global_get(GLOBAL_CLOCK) - s->decision.age;
+	return global_get(GLOBAL_CLOCK) - s->age;
 }
 
 /*
@@ -96,32 +95,34 @@ static __always_inline __u8 age_of(const struct transit_entry *s)
  * entry is marked. The mark has 16 bits: if guests make it come round, an entry is taken for
  * valid one time in 65,536, until the next change.
  */
-static __always_inline bool is_valid(struct transit_entry *s)
+static __always_inline bool is_valid(struct transit_entry *s, const struct transit_action *a)
 {
+	struct flow_ends e = { a->smac, a->dmac, &s->saddr, &s->daddr };
 	__u16 generation = global_get(GLOBAL_GENERATION);
 
-	if (s->decision.seen_generation == generation)
+	if (s->seen_generation == generation)
 		return true;
-	if (!is_current(&s->key, &s->decision))
+	if (!is_current(e, &a->decision, s->generation))
 		return false;
-	s->decision.seen_generation = generation;
+	s->seen_generation = generation;
 	return true;
 }
 
 /* A valid decision, or NULL. */
-static __always_inline struct transit_entry *transit_find(struct pkt *p, __u64 hash)
+static __always_inline struct transit_entry *transit_find(struct pkt *p, __u64 hash,
+							  struct transit_action **action)
 {
 	struct transit_table *t = flow_cache ? transit_table() : NULL;
 	struct transit_entry *s;
 
 	if (!t)
 		return NULL;
-	s = transit_lookup(t, hash, key_equal, &p->key);
+	s = transit_lookup(t, hash, by_key(p), action);
 	if (!s) {
 		count(EVENT_MISS);
 		return NULL;
 	}
-	if (!is_valid(s)) {
+	if (!is_valid(s, *action)) {
 		count(EVENT_STALE);
 		return NULL;
 	}
@@ -133,18 +134,28 @@ static __always_inline struct transit_entry *transit_find(struct pkt *p, __u64 h
 	return s;
 }
 
+/* hash_of() the entry's flow. */
+static __always_inline __u64 entry_hash(const struct transit_entry *s)
+{
+	__u32 ports = (__u32)s->dport << 16 | s->sport;
+
+	return s->ethertype == bpf_htons(ETH_P_IP) ?
+		       hash4(s->proto, s->saddr.w[3], s->daddr.w[3], ports) :
+		       hash6(s->proto, s->saddr.w, s->daddr.w, ports);
+}
+
 /*
  * Whether the slot holds a flow that can still be found: it is one of the flow's slots, also
- * since the table has grown, and it expired no longer ago than it was valid.
+ * since the table has grown, it expired no longer ago than it was valid, and has its action.
  */
 static __always_inline bool is_taken(const struct transit_table *t, const struct transit_entry *s,
 				     __u64 at)
 {
-	__u64 home = hash_of(&s->key);
+	__u64 home = entry_hash(s);
 
-	if (!s->decision.out || (((at >> 20) - (home >> 20)) & t->mask) >= PROBES)
+	if (!s->ethertype || (((at >> 20) - (home >> 20)) & t->mask) >= PROBES)
 		return false;
-	return age_of(s) < 2 * EPOCHS;
+	return age_of(s) < 2 * EPOCHS && action_of(s);
 }
 
 /*
@@ -168,7 +179,7 @@ static __always_inline struct transit_entry *transit_alloc(struct transit_table 
 		s = transit_slot(t, hash, i);
 		if (!s || is_taken(t, s, hash + ((__u64)i << 20)))
 			continue;
-		if (!s->decision.out)
+		if (!s->ethertype)
 			t->used++;
 		return s;
 	}
@@ -179,29 +190,64 @@ static __always_inline struct transit_entry *transit_alloc(struct transit_table 
 	return s;
 }
 
+/* Makes an entry that of the packet's flow. */
+static __always_inline void set_key(struct transit_entry *s, const struct flow_key *k)
+{
+	s->saddr = k->saddr;
+	s->daddr = k->daddr;
+	s->sport = k->sport;
+	s->dport = k->dport;
+	s->ethertype = k->ethertype;
+	s->proto = k->proto;
+	s->fragment = k->fragment;
+	s->packets_high = 0;
+	s->packets = 0;
+	s->bytes = 0;
+}
+
 /*
  * Inserts the decision about the packet; generation: the global one before it was taken. A
  * known flow keeps its counters. NULL: the decision is not cached.
  */
-static __always_inline struct transit_entry *transit_insert(struct pkt *p, __u64 hash,
-							    __u32 generation)
+static __always_inline struct transit_entry *
+transit_insert(struct pkt *p, __u64 hash, __u32 generation, struct transit_action **action)
 {
 	struct transit_table *t = flow_cache ? transit_table() : NULL;
 	struct transit_entry *s;
+	__u32 number = 0;
 
 	if (!t)
 		return NULL;
-	s = transit_lookup(t, hash, key_equal, &p->key);
+	s = transit_lookup(t, hash, by_key(p), action);
+	*action = action_for(p, &number);
+	if (!*action)
+		return NULL;
 	if (!s) {
 		s = transit_alloc(t, hash);
 		if (!s)
 			return NULL;
-		s->key = p->key;
-		s->packets = 0;
-		s->bytes = 0;
+		set_key(s, &p->key);
 	}
-	s->decision = p->decision;
-	s->decision.age = global_get(GLOBAL_CLOCK);
-	s->decision.seen_generation = generation;
+	s->generation = p->decision.generation;
+	s->action = number;
+	s->serial = (*action)->serial;
+	s->age = global_get(GLOBAL_CLOCK);
+	s->seen_generation = generation;
 	return s;
+}
+
+static __always_inline void count_flow(struct transit_entry *s, __u32 bytes)
+{
+	if (!++s->packets)
+		s->packets_high++;
+	s->bytes += bytes;
+}
+
+/* The whole decision about a flow. */
+static __always_inline void take_decision(struct pkt *p, const struct transit_entry *s,
+					  const struct transit_action *a, __u64 hash)
+{
+	p->decision = a->decision;
+	p->decision.generation = s->generation;
+	p->decision.entropy = entropy_from(hash);
 }

@@ -2,13 +2,13 @@
 /*
  * transit_fast: the fast path of a transit program, for most packets: TCP or UDP in
  * unfragmented IP packets without IP options or tags, plain or in a tunnel without options, whose
- * flow is in the transit cache. It compares packet bytes with the entry's key instead of
+ * flow is in the transit cache. It compares packet bytes with the entry and its action instead of
  * building a key, and keeps in registers what the stages keep in struct pkt. All other
  * packets take the stages, which give the same result.
  *
  * in:    ctx
- * out:   the fields of p that replay needs; a cache entry
- * maps:  transit_cache, transit_tables, global_counters, segments, routers
+ * out:   the fields of p that replay needs; a cache entry with its action
+ * maps:  transit_cache, transit_actions, transit_tables, global_counters, segments, routers
  * stops: nothing
  */
 #pragma once
@@ -28,8 +28,8 @@ struct simple_packet {
 	__u32 vni;
 };
 
-_Static_assert(__builtin_offsetof(struct flow_key, fragment) ==
-		       __builtin_offsetof(struct flow_key, ethertype) + 3,
+_Static_assert(__builtin_offsetof(struct transit_entry, fragment) ==
+		       __builtin_offsetof(struct transit_entry, ethertype) + 3,
 	       "the shape of a key is one word");
 
 static __always_inline bool is_for_this_mac(CTX *ctx)
@@ -144,23 +144,31 @@ static __always_inline bool fast_outer(CTX *ctx, struct pkt *p, struct simple_pa
 	return true;
 }
 
-static __always_inline bool fast_key_equal(const struct flow_key *k, const void *packet)
+static __always_inline bool fast_entry(const struct transit_entry *s, const void *packet)
+{
+	const struct simple_packet *f = packet;
+	__u32 differ =
+		(*(const __u32 *)&s->ethertype ^ f->shape) | (*(const __u32 *)&s->sport ^ f->ports);
+
+	if (f->p->key.ethertype == bpf_htons(ETH_P_IP))
+		return !(differ | (s->saddr.w[3] ^ *f->saddr) | (s->daddr.w[3] ^ *f->daddr));
+	return !(differ | addr_differ(&s->saddr, (void *)f->saddr) |
+		 addr_differ(&s->daddr, (void *)f->daddr));
+}
+
+static __always_inline bool fast_action(const struct transit_action *a, const void *packet)
 {
 	const struct simple_packet *f = packet;
 	const struct pkt *p = f->p;
-	const __u32 *macs = key_macs(k);
+	const __u32 *macs = action_macs(a);
 	__u32 differ = (macs[0] ^ f->macs[0]) | (macs[1] ^ f->macs[1]) | (macs[2] ^ f->macs[2]);
 
-	differ |= (*(const __u32 *)&k->ethertype ^ f->shape) | (k->vni ^ f->vni) | k->tags[0];
-	differ |= (*(const __u32 *)&k->sport ^ f->ports) | (k->origin.w[3] ^ p->key.origin.w[3]);
+	differ |= (a->vni ^ f->vni) | a->tags[0] | (a->origin.w[3] ^ p->key.origin.w[3]);
 	if (p->inner) /* otherwise these words are zero */
-		differ |= (k->origin.w[0] ^ p->key.origin.w[0]) |
-			  (k->origin.w[1] ^ p->key.origin.w[1]) |
-			  (k->origin.w[2] ^ p->key.origin.w[2]);
-	if (p->key.ethertype == bpf_htons(ETH_P_IP))
-		return !(differ | (k->saddr.w[3] ^ *f->saddr) | (k->daddr.w[3] ^ *f->daddr));
-	return !(differ | addr_differ(&k->saddr, (void *)f->saddr) |
-		 addr_differ(&k->daddr, (void *)f->daddr));
+		differ |= (a->origin.w[0] ^ p->key.origin.w[0]) |
+			  (a->origin.w[1] ^ p->key.origin.w[1]) |
+			  (a->origin.w[2] ^ p->key.origin.w[2]);
+	return !differ;
 }
 
 /* Whether the inner packet already has the outer ECN codepoint, or needs none (RFC 6040). */
@@ -184,24 +192,25 @@ static __always_inline bool fast_parse(CTX *ctx, struct pkt *p, struct simple_pa
 	return this_flags & DEVICE_UPLINK && fast_frame(ctx, p, f);
 }
 
-/* The cache entry of a simple packet, whose fields are then in p; or NULL. */
+/* The cache entry of a simple packet, whose fields are then in p, with its action; or NULL. */
 static __always_inline struct transit_entry *fast_find(CTX *ctx, struct pkt *p,
-						       const struct transit_table *t)
+						       const struct transit_table *t, __u64 *hash,
+						       struct transit_action **action)
 {
-	struct transit_entry *s;
 	struct simple_packet f = { .p = p };
-	__u64 hash;
+	struct transit_match m = { fast_entry, fast_action, &f };
+	struct transit_entry *s;
 
 	if (!fast_parse(ctx, p, &f))
 		return NULL;
 	if (p->key.ethertype == bpf_htons(ETH_P_IP))
-		hash = hash4(f.shape >> 16, *f.saddr, *f.daddr, f.ports);
+		*hash = hash4(f.shape >> 16, *f.saddr, *f.daddr, f.ports);
 	else
-		hash = hash6(f.shape >> 16, f.saddr, f.daddr, f.ports);
-	s = transit_lookup(t, hash, fast_key_equal, &f);
-	if (!s || !is_valid(s) || age_of(s) >= EPOCHS)
+		*hash = hash6(f.shape >> 16, f.saddr, f.daddr, f.ports);
+	s = transit_lookup(t, *hash, m, action);
+	if (!s || !is_valid(s, *action) || age_of(s) >= EPOCHS)
 		return NULL;
-	p->in = s->decision.in;
-	p->segment = s->decision.segment;
+	p->in = (*action)->decision.in;
+	p->segment = (*action)->decision.segment;
 	return s;
 }

@@ -22,8 +22,9 @@ const volatile __u32 mac_freeze_s = 10;
 const volatile __u64 loop_edge;
 /* Maximum age of a decision. */
 const volatile __u64 revalidate_ns = 10000000000ULL;
-/* Transit cache entries of each core, a power of two. */
+/* Transit cache entries of each core, and actions, of which there are at most 65536: powers of two. */
 const volatile __u32 transit_slots = 4;
+const volatile __u32 transit_actions_max = 4;
 /* The interface of a transit program. */
 const volatile enum device_flags this_flags;
 const volatile __u32 this_ifindex;

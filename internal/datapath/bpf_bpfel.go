@@ -155,20 +155,20 @@ type bpfCtWork struct {
 }
 
 type bpfDecision struct {
-	_              structs.HostLayout
-	Generation     uint32
-	Segment        uint16
-	ToSegment      uint16
-	In             uint16
-	Out            uint16
-	Action         bpfAction
-	Slow           bpfSlow
-	Flags          bpfFlowFlags
-	Age            uint8
-	Entropy        uint16
-	Dmac           [6]uint8
-	Smac           [6]uint8
-	SeenGeneration uint16
+	_          structs.HostLayout
+	Generation uint32
+	Segment    uint16
+	ToSegment  uint16
+	In         uint16
+	Out        uint16
+	Action     bpfAction
+	Slow       bpfSlow
+	Flags      bpfFlowFlags
+	Pad        uint8
+	Entropy    uint16
+	Dmac       [6]uint8
+	Smac       [6]uint8
+	Pad2       uint16
 }
 
 type bpfDeviceFlags uint8
@@ -1273,12 +1273,37 @@ type bpfTraceStep struct {
 	B     uint32
 }
 
-type bpfTransitEntry struct {
+type bpfTransitAction struct {
 	_        structs.HostLayout
-	Key      bpfFlowKey
+	Origin   bpfAddr
+	Vni      uint32
+	Tags     [2]uint32
+	Dmac     [6]uint8
+	Smac     [6]uint8
+	Serial   uint16
+	Made     uint8
+	Used     uint8
+	Flows    uint32
 	Decision bpfDecision
-	Packets  uint64
-	Bytes    uint64
+}
+
+type bpfTransitEntry struct {
+	_              structs.HostLayout
+	Saddr          bpfAddr
+	Daddr          bpfAddr
+	Sport          uint16
+	Dport          uint16
+	Ethertype      uint16
+	Proto          uint8
+	Fragment       uint8
+	Generation     uint32
+	Action         uint16
+	Serial         uint16
+	SeenGeneration uint16
+	Age            uint8
+	PacketsHigh    uint8
+	Packets        uint32
+	Bytes          uint64
 }
 
 type bpfTransitTable struct {
@@ -1424,6 +1449,7 @@ const (
 	bpfMapTeps                = "teps"
 	bpfMapTrace               = "trace"
 	bpfMapTraffic             = "traffic"
+	bpfMapTransitActions      = "transit_actions"
 	bpfMapTransitCache        = "transit_cache"
 	bpfMapTransitTables       = "transit_tables"
 	bpfMapTxDevmap            = "tx_devmap"
@@ -1474,6 +1500,7 @@ const (
 	bpfVarThisIfindex         = "this_ifindex"
 	bpfVarThisMac             = "this_mac"
 	bpfVarTracing             = "tracing"
+	bpfVarTransitActionsMax   = "transit_actions_max"
 	bpfVarTransitSlots        = "transit_slots"
 	bpfVarUdpEncaps           = "udp_encaps"
 	bpfVarUdpPorts            = "udp_ports"
@@ -1591,6 +1618,7 @@ type bpfMapSpecs struct {
 	Teps              *ebpf.MapSpec `ebpf:"teps"`
 	Trace             *ebpf.MapSpec `ebpf:"trace"`
 	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitActions    *ebpf.MapSpec `ebpf:"transit_actions"`
 	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
 	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
@@ -1644,6 +1672,7 @@ type bpfVariableSpecs struct {
 	ThisIfindex         *ebpf.VariableSpec `ebpf:"this_ifindex"`
 	ThisMac             *ebpf.VariableSpec `ebpf:"this_mac"`
 	Tracing             *ebpf.VariableSpec `ebpf:"tracing"`
+	TransitActionsMax   *ebpf.VariableSpec `ebpf:"transit_actions_max"`
 	TransitSlots        *ebpf.VariableSpec `ebpf:"transit_slots"`
 	UdpEncaps           *ebpf.VariableSpec `ebpf:"udp_encaps"`
 	UdpPorts            *ebpf.VariableSpec `ebpf:"udp_ports"`
@@ -1730,6 +1759,7 @@ type bpfMaps struct {
 	Teps              *ebpf.Map `ebpf:"teps"`
 	Trace             *ebpf.Map `ebpf:"trace"`
 	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitActions    *ebpf.Map `ebpf:"transit_actions"`
 	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
 	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
@@ -1800,6 +1830,7 @@ func (m *bpfMaps) Close() error {
 		m.Teps,
 		m.Trace,
 		m.Traffic,
+		m.TransitActions,
 		m.TransitCache,
 		m.TransitTables,
 		m.TxDevmap,
@@ -1854,6 +1885,7 @@ type bpfVariables struct {
 	ThisIfindex         *ebpf.Variable `ebpf:"this_ifindex"`
 	ThisMac             *ebpf.Variable `ebpf:"this_mac"`
 	Tracing             *ebpf.Variable `ebpf:"tracing"`
+	TransitActionsMax   *ebpf.Variable `ebpf:"transit_actions_max"`
 	TransitSlots        *ebpf.Variable `ebpf:"transit_slots"`
 	UdpEncaps           *ebpf.Variable `ebpf:"udp_encaps"`
 	UdpPorts            *ebpf.Variable `ebpf:"udp_ports"`

@@ -110,6 +110,7 @@ const (
 	classifyTestMapTeps              = "teps"
 	classifyTestMapTrace             = "trace"
 	classifyTestMapTraffic           = "traffic"
+	classifyTestMapTransitActions    = "transit_actions"
 	classifyTestMapTransitCache      = "transit_cache"
 	classifyTestMapTransitTables     = "transit_tables"
 	classifyTestMapTxDevmap          = "tx_devmap"
@@ -148,6 +149,7 @@ const (
 	classifyTestVarThisIfindex       = "this_ifindex"
 	classifyTestVarThisMac           = "this_mac"
 	classifyTestVarTracing           = "tracing"
+	classifyTestVarTransitActionsMax = "transit_actions_max"
 	classifyTestVarTransitSlots      = "transit_slots"
 	classifyTestVarUdpEncaps         = "udp_encaps"
 	classifyTestVarUdpPorts          = "udp_ports"
@@ -264,6 +266,7 @@ type classifyTestMapSpecs struct {
 	Teps              *ebpf.MapSpec `ebpf:"teps"`
 	Trace             *ebpf.MapSpec `ebpf:"trace"`
 	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitActions    *ebpf.MapSpec `ebpf:"transit_actions"`
 	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
 	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
@@ -277,40 +280,41 @@ type classifyTestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type classifyTestVariableSpecs struct {
-	CountWords       *ebpf.VariableSpec `ebpf:"count_words"`
-	CtTimeouts       *ebpf.VariableSpec `ebpf:"ct_timeouts"`
-	EventWords       *ebpf.VariableSpec `ebpf:"event_words"`
-	FlowCache        *ebpf.VariableSpec `ebpf:"flow_cache"`
-	LogRate          *ebpf.VariableSpec `ebpf:"log_rate"`
-	LoopEdge         *ebpf.VariableSpec `ebpf:"loop_edge"`
-	MacFreezeS       *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
-	MacMoves         *ebpf.VariableSpec `ebpf:"mac_moves"`
-	MacMovesWithinS  *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
-	NatDnsTimeout    *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
-	NatEventsWanted  *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
-	NatTimeouts      *ebpf.VariableSpec `ebpf:"nat_timeouts"`
-	NonIpDropped     *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
-	Nvgre            *ebpf.VariableSpec `ebpf:"nvgre"`
-	ProbeMac         *ebpf.VariableSpec `ebpf:"probe_mac"`
-	RateWords        *ebpf.VariableSpec `ebpf:"rate_words"`
-	ReasonWords      *ebpf.VariableSpec `ebpf:"reason_words"`
-	ReorderTimeoutNs *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
-	RevalidateNs     *ebpf.VariableSpec `ebpf:"revalidate_ns"`
-	SlowWords        *ebpf.VariableSpec `ebpf:"slow_words"`
-	StageWords       *ebpf.VariableSpec `ebpf:"stage_words"`
-	StampSlots       *ebpf.VariableSpec `ebpf:"stamp_slots"`
-	Strict           *ebpf.VariableSpec `ebpf:"strict"`
-	TepAddrs         *ebpf.VariableSpec `ebpf:"tep_addrs"`
-	ThisCsumPartial  *ebpf.VariableSpec `ebpf:"this_csum_partial"`
-	ThisFlags        *ebpf.VariableSpec `ebpf:"this_flags"`
-	ThisIfindex      *ebpf.VariableSpec `ebpf:"this_ifindex"`
-	ThisMac          *ebpf.VariableSpec `ebpf:"this_mac"`
-	Tracing          *ebpf.VariableSpec `ebpf:"tracing"`
-	TransitSlots     *ebpf.VariableSpec `ebpf:"transit_slots"`
-	UdpEncaps        *ebpf.VariableSpec `ebpf:"udp_encaps"`
-	UdpPorts         *ebpf.VariableSpec `ebpf:"udp_ports"`
-	WithFirewall     *ebpf.VariableSpec `ebpf:"with_firewall"`
-	WithNat          *ebpf.VariableSpec `ebpf:"with_nat"`
+	CountWords        *ebpf.VariableSpec `ebpf:"count_words"`
+	CtTimeouts        *ebpf.VariableSpec `ebpf:"ct_timeouts"`
+	EventWords        *ebpf.VariableSpec `ebpf:"event_words"`
+	FlowCache         *ebpf.VariableSpec `ebpf:"flow_cache"`
+	LogRate           *ebpf.VariableSpec `ebpf:"log_rate"`
+	LoopEdge          *ebpf.VariableSpec `ebpf:"loop_edge"`
+	MacFreezeS        *ebpf.VariableSpec `ebpf:"mac_freeze_s"`
+	MacMoves          *ebpf.VariableSpec `ebpf:"mac_moves"`
+	MacMovesWithinS   *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
+	NatDnsTimeout     *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
+	NatEventsWanted   *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
+	NatTimeouts       *ebpf.VariableSpec `ebpf:"nat_timeouts"`
+	NonIpDropped      *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
+	Nvgre             *ebpf.VariableSpec `ebpf:"nvgre"`
+	ProbeMac          *ebpf.VariableSpec `ebpf:"probe_mac"`
+	RateWords         *ebpf.VariableSpec `ebpf:"rate_words"`
+	ReasonWords       *ebpf.VariableSpec `ebpf:"reason_words"`
+	ReorderTimeoutNs  *ebpf.VariableSpec `ebpf:"reorder_timeout_ns"`
+	RevalidateNs      *ebpf.VariableSpec `ebpf:"revalidate_ns"`
+	SlowWords         *ebpf.VariableSpec `ebpf:"slow_words"`
+	StageWords        *ebpf.VariableSpec `ebpf:"stage_words"`
+	StampSlots        *ebpf.VariableSpec `ebpf:"stamp_slots"`
+	Strict            *ebpf.VariableSpec `ebpf:"strict"`
+	TepAddrs          *ebpf.VariableSpec `ebpf:"tep_addrs"`
+	ThisCsumPartial   *ebpf.VariableSpec `ebpf:"this_csum_partial"`
+	ThisFlags         *ebpf.VariableSpec `ebpf:"this_flags"`
+	ThisIfindex       *ebpf.VariableSpec `ebpf:"this_ifindex"`
+	ThisMac           *ebpf.VariableSpec `ebpf:"this_mac"`
+	Tracing           *ebpf.VariableSpec `ebpf:"tracing"`
+	TransitActionsMax *ebpf.VariableSpec `ebpf:"transit_actions_max"`
+	TransitSlots      *ebpf.VariableSpec `ebpf:"transit_slots"`
+	UdpEncaps         *ebpf.VariableSpec `ebpf:"udp_encaps"`
+	UdpPorts          *ebpf.VariableSpec `ebpf:"udp_ports"`
+	WithFirewall      *ebpf.VariableSpec `ebpf:"with_firewall"`
+	WithNat           *ebpf.VariableSpec `ebpf:"with_nat"`
 }
 
 // classifyTestObjects contains all objects after they have been loaded into the kernel.
@@ -392,6 +396,7 @@ type classifyTestMaps struct {
 	Teps              *ebpf.Map `ebpf:"teps"`
 	Trace             *ebpf.Map `ebpf:"trace"`
 	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitActions    *ebpf.Map `ebpf:"transit_actions"`
 	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
 	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
@@ -462,6 +467,7 @@ func (m *classifyTestMaps) Close() error {
 		m.Teps,
 		m.Trace,
 		m.Traffic,
+		m.TransitActions,
 		m.TransitCache,
 		m.TransitTables,
 		m.TxDevmap,
@@ -476,40 +482,41 @@ func (m *classifyTestMaps) Close() error {
 //
 // It can be passed to loadClassifyTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type classifyTestVariables struct {
-	CountWords       *ebpf.Variable `ebpf:"count_words"`
-	CtTimeouts       *ebpf.Variable `ebpf:"ct_timeouts"`
-	EventWords       *ebpf.Variable `ebpf:"event_words"`
-	FlowCache        *ebpf.Variable `ebpf:"flow_cache"`
-	LogRate          *ebpf.Variable `ebpf:"log_rate"`
-	LoopEdge         *ebpf.Variable `ebpf:"loop_edge"`
-	MacFreezeS       *ebpf.Variable `ebpf:"mac_freeze_s"`
-	MacMoves         *ebpf.Variable `ebpf:"mac_moves"`
-	MacMovesWithinS  *ebpf.Variable `ebpf:"mac_moves_within_s"`
-	NatDnsTimeout    *ebpf.Variable `ebpf:"nat_dns_timeout"`
-	NatEventsWanted  *ebpf.Variable `ebpf:"nat_events_wanted"`
-	NatTimeouts      *ebpf.Variable `ebpf:"nat_timeouts"`
-	NonIpDropped     *ebpf.Variable `ebpf:"non_ip_dropped"`
-	Nvgre            *ebpf.Variable `ebpf:"nvgre"`
-	ProbeMac         *ebpf.Variable `ebpf:"probe_mac"`
-	RateWords        *ebpf.Variable `ebpf:"rate_words"`
-	ReasonWords      *ebpf.Variable `ebpf:"reason_words"`
-	ReorderTimeoutNs *ebpf.Variable `ebpf:"reorder_timeout_ns"`
-	RevalidateNs     *ebpf.Variable `ebpf:"revalidate_ns"`
-	SlowWords        *ebpf.Variable `ebpf:"slow_words"`
-	StageWords       *ebpf.Variable `ebpf:"stage_words"`
-	StampSlots       *ebpf.Variable `ebpf:"stamp_slots"`
-	Strict           *ebpf.Variable `ebpf:"strict"`
-	TepAddrs         *ebpf.Variable `ebpf:"tep_addrs"`
-	ThisCsumPartial  *ebpf.Variable `ebpf:"this_csum_partial"`
-	ThisFlags        *ebpf.Variable `ebpf:"this_flags"`
-	ThisIfindex      *ebpf.Variable `ebpf:"this_ifindex"`
-	ThisMac          *ebpf.Variable `ebpf:"this_mac"`
-	Tracing          *ebpf.Variable `ebpf:"tracing"`
-	TransitSlots     *ebpf.Variable `ebpf:"transit_slots"`
-	UdpEncaps        *ebpf.Variable `ebpf:"udp_encaps"`
-	UdpPorts         *ebpf.Variable `ebpf:"udp_ports"`
-	WithFirewall     *ebpf.Variable `ebpf:"with_firewall"`
-	WithNat          *ebpf.Variable `ebpf:"with_nat"`
+	CountWords        *ebpf.Variable `ebpf:"count_words"`
+	CtTimeouts        *ebpf.Variable `ebpf:"ct_timeouts"`
+	EventWords        *ebpf.Variable `ebpf:"event_words"`
+	FlowCache         *ebpf.Variable `ebpf:"flow_cache"`
+	LogRate           *ebpf.Variable `ebpf:"log_rate"`
+	LoopEdge          *ebpf.Variable `ebpf:"loop_edge"`
+	MacFreezeS        *ebpf.Variable `ebpf:"mac_freeze_s"`
+	MacMoves          *ebpf.Variable `ebpf:"mac_moves"`
+	MacMovesWithinS   *ebpf.Variable `ebpf:"mac_moves_within_s"`
+	NatDnsTimeout     *ebpf.Variable `ebpf:"nat_dns_timeout"`
+	NatEventsWanted   *ebpf.Variable `ebpf:"nat_events_wanted"`
+	NatTimeouts       *ebpf.Variable `ebpf:"nat_timeouts"`
+	NonIpDropped      *ebpf.Variable `ebpf:"non_ip_dropped"`
+	Nvgre             *ebpf.Variable `ebpf:"nvgre"`
+	ProbeMac          *ebpf.Variable `ebpf:"probe_mac"`
+	RateWords         *ebpf.Variable `ebpf:"rate_words"`
+	ReasonWords       *ebpf.Variable `ebpf:"reason_words"`
+	ReorderTimeoutNs  *ebpf.Variable `ebpf:"reorder_timeout_ns"`
+	RevalidateNs      *ebpf.Variable `ebpf:"revalidate_ns"`
+	SlowWords         *ebpf.Variable `ebpf:"slow_words"`
+	StageWords        *ebpf.Variable `ebpf:"stage_words"`
+	StampSlots        *ebpf.Variable `ebpf:"stamp_slots"`
+	Strict            *ebpf.Variable `ebpf:"strict"`
+	TepAddrs          *ebpf.Variable `ebpf:"tep_addrs"`
+	ThisCsumPartial   *ebpf.Variable `ebpf:"this_csum_partial"`
+	ThisFlags         *ebpf.Variable `ebpf:"this_flags"`
+	ThisIfindex       *ebpf.Variable `ebpf:"this_ifindex"`
+	ThisMac           *ebpf.Variable `ebpf:"this_mac"`
+	Tracing           *ebpf.Variable `ebpf:"tracing"`
+	TransitActionsMax *ebpf.Variable `ebpf:"transit_actions_max"`
+	TransitSlots      *ebpf.Variable `ebpf:"transit_slots"`
+	UdpEncaps         *ebpf.Variable `ebpf:"udp_encaps"`
+	UdpPorts          *ebpf.Variable `ebpf:"udp_ports"`
+	WithFirewall      *ebpf.Variable `ebpf:"with_firewall"`
+	WithNat           *ebpf.Variable `ebpf:"with_nat"`
 }
 
 // classifyTestPrograms contains all programs after they have been loaded into the kernel.

@@ -263,7 +263,9 @@ func (pr *programs) configure(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	slots := transitSlots(cfg, spec.Maps[bpfMapFlows].MaxEntries, uint32(cores))
+	actions := transitActions(slots)
 	spec.Maps[bpfMapTransitCache].MaxEntries = uint32(cores) * slots
+	spec.Maps[bpfMapTransitActions].MaxEntries = uint32(cores) * actions
 	var teps [overlay.MaxTEPs]bpfAddr
 	for i, addr := range cfg.TEPs {
 		teps[i].W = wireAddr(addr)
@@ -282,6 +284,8 @@ func (pr *programs) configure(spec *ebpf.CollectionSpec) error {
 		bpfVarFlowCache:    cfg.FlowCache.Enabled,
 		bpfVarRevalidateNs: revalidateAfter(cfg.FDB),
 		bpfVarTransitSlots: slots,
+
+		bpfVarTransitActionsMax: actions,
 
 		bpfVarMacMoves:        uint32(cfg.FDB.Duplicates.Moves),
 		bpfVarMacMovesWithinS: uint32(cfg.FDB.Duplicates.Within.Seconds()),

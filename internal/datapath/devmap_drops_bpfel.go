@@ -68,6 +68,7 @@ const (
 	devmapDropsMapTeps              = "teps"
 	devmapDropsMapTrace             = "trace"
 	devmapDropsMapTraffic           = "traffic"
+	devmapDropsMapTransitActions    = "transit_actions"
 	devmapDropsMapTransitCache      = "transit_cache"
 	devmapDropsMapTransitTables     = "transit_tables"
 	devmapDropsMapTxDevmap          = "tx_devmap"
@@ -182,6 +183,7 @@ type devmapDropsMapSpecs struct {
 	Teps              *ebpf.MapSpec `ebpf:"teps"`
 	Trace             *ebpf.MapSpec `ebpf:"trace"`
 	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitActions    *ebpf.MapSpec `ebpf:"transit_actions"`
 	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
 	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
@@ -270,6 +272,7 @@ type devmapDropsMaps struct {
 	Teps              *ebpf.Map `ebpf:"teps"`
 	Trace             *ebpf.Map `ebpf:"trace"`
 	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitActions    *ebpf.Map `ebpf:"transit_actions"`
 	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
 	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
@@ -333,6 +336,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.Teps,
 		m.Trace,
 		m.Traffic,
+		m.TransitActions,
 		m.TransitCache,
 		m.TransitTables,
 		m.TxDevmap,

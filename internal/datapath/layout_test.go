@@ -52,6 +52,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapEvents:            {reflect.TypeFor[bpfEvent](), reflect.TypeFor[uint64]()},
 		bpfMapPathGroups:        {reflect.TypeFor[bpfPathGroupKey](), reflect.TypeFor[bpfPathGroup]()},
 		bpfMapTransitCache:      {u32, reflect.TypeFor[bpfTransitEntry]()},
+		bpfMapTransitActions:    {u32, reflect.TypeFor[bpfTransitAction]()},
 		bpfMapTransitTables:     {u32, reflect.TypeFor[bpfTransitTable]()},
 		bpfMapTxDevmapGeneric:   {u32, u32},
 		bpfMapGlobalCounters:    {reflect.TypeFor[bpfGlobalCounter](), u32},
@@ -128,7 +129,7 @@ func TestFlowFitsCacheLines(t *testing.T) {
 	if size := reflect.TypeFor[bpfFlow]().Size(); translation.Offset > 128 || size > 192 {
 		t.Errorf("struct flow has %d bytes, the translation begins at %d", size, translation.Offset)
 	}
-	if size := reflect.TypeFor[bpfTransitEntry]().Size(); size != 128 {
+	if size := reflect.TypeFor[bpfTransitEntry]().Size(); size != 64 {
 		t.Errorf("struct transit_entry has %d bytes", size)
 	}
 }

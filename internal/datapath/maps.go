@@ -31,8 +31,9 @@ type (
 		PathReports kernel.Map `ebpf:"path_reports"`
 	}
 	flowMaps struct {
-		Flows        kernel.Map `ebpf:"flows"`
-		TransitCache kernel.Map `ebpf:"transit_cache"`
+		Flows          kernel.Map `ebpf:"flows"`
+		TransitCache   kernel.Map `ebpf:"transit_cache"`
+		TransitActions kernel.Map `ebpf:"transit_actions"`
 	}
 	hostMaps struct {
 		Fdb        kernel.Map `ebpf:"fdb"`

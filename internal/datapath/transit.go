@@ -37,6 +37,10 @@ func transitSlots(cfg Config, flows, cores uint32) uint32 {
 	return 1 << (bits.Len64(share) - 1)
 }
 
+// transitActions is how many actions flows of so many shortcuts share on a core, a power of two that fits an entry.
+// They are few: one for each remote's router, way out and sender of frames.
+func transitActions(slots uint32) uint32 { return min(max(slots/16, 4), 1<<16) }
+
 // transitProgram loads the program of one interface upon the maps that are there.
 func (pr *programs) transitProgram(dev fib.Transit) (kernel.Program, error) {
 	spec, err := loadTransit()
@@ -199,27 +203,38 @@ func (fl *Flows) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = fl.eachTransitEntry(func(s *bpfTransitEntry) {
-		idle := uint64(uint8(epoch)-s.Decision.Age) * fl.changes.epochNS()
-		if s.Decision.Out == 0 || s.Packets == 0 || idle > uint64(flowIdle) {
+	err = fl.eachTransitEntry(func(s *bpfTransitEntry, a *bpfTransitAction) {
+		idle := uint64(uint8(epoch)-s.Age) * fl.changes.epochNS()
+		packets := uint64(s.PacketsHigh)<<32 | uint64(s.Packets)
+		if packets == 0 || idle > uint64(flowIdle) {
 			return
 		}
-		f := bpfFlow{Decision: s.Decision, SeenNs: ago(now, idle), Packets: s.Packets, Bytes: s.Bytes}
-		if other, ok := flows[s.Key]; ok { // of another core, or from before the table grew
+		f := bpfFlow{Decision: a.Decision, SeenNs: ago(now, idle), Packets: packets, Bytes: s.Bytes}
+		f.Decision.Generation = s.Generation
+		key := transitKey(s, a)
+		if other, ok := flows[key]; ok { // of another core, or from before the table grew
 			f.Packets += other.Packets
 			f.Bytes += other.Bytes
 			if isBefore(f.SeenNs, other.SeenNs) {
 				f.Decision, f.SeenNs = other.Decision, other.SeenNs
 			}
 		}
-		flows[s.Key] = f
+		flows[key] = f
 	})
 	return flows, err
 }
 
-// eachTransitEntry calls do for every place that the cores have in use. It reads the
+// transitKey is the key of a shortcut's flow.
+func transitKey(s *bpfTransitEntry, a *bpfTransitAction) bpfFlowKey {
+	return bpfFlowKey{
+		Origin: a.Origin, Vni: a.Vni, Tags: a.Tags, Dmac: a.Dmac, Smac: a.Smac, Ethertype: s.Ethertype, Proto: s.Proto, Fragment: s.Fragment,
+		Saddr: s.Saddr, Daddr: s.Daddr, Sport: s.Sport, Dport: s.Dport,
+	}
+}
+
+// eachTransitEntry calls do for every shortcut that the cores have, with its action. It reads the
 // memory that the programs write, so an entry may be half another's.
-func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry)) error {
+func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry, *bpfTransitAction)) error {
 	tables, err := fl.traffic.transitTables()
 	if err != nil {
 		return err
@@ -228,8 +243,13 @@ func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry)) error {
 	if err != nil {
 		return err
 	}
-	const size = int64(unsafe.Sizeof(bpfTransitEntry{}))
-	slots := int64(fl.maps.TransitCache.MaxEntries()) / int64(len(tables))
+	shared, err := fl.maps.TransitActions.Memory()
+	if err != nil {
+		return err
+	}
+	const size, sharedSize = int64(unsafe.Sizeof(bpfTransitEntry{})), int64(unsafe.Sizeof(bpfTransitAction{}))
+	slots, most := int64(fl.maps.TransitCache.MaxEntries())/int64(len(tables)), int64(fl.maps.TransitActions.MaxEntries())/int64(len(tables))
+	actions := make([]bpfTransitAction, most)
 	for core, t := range tables {
 		if t.Mask == 0 {
 			continue
@@ -238,8 +258,14 @@ func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry)) error {
 		if _, err := memory.ReadAt(bytesOf(part), int64(core)*slots*size); err != nil {
 			return fmt.Errorf("read the map %s: %w", fl.maps.TransitCache, err)
 		}
+		if _, err := shared.ReadAt(bytesOf(actions), int64(core)*most*sharedSize); err != nil {
+			return fmt.Errorf("read the map %s: %w", fl.maps.TransitActions, err)
+		}
 		for i := range part {
-			do(&part[i])
+			s := &part[i]
+			if s.Ethertype != 0 && int64(s.Action) < most && actions[s.Action].Serial == s.Serial {
+				do(s, &actions[s.Action])
+			}
 		}
 	}
 	return nil

@@ -1,0 +1,137 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/test/pkttest"
+)
+
+// fewActions has a transit cache of the least size, whose actions are soon all in use.
+func fewActions(c *Config, _ *fib.Tables) {
+	c.Transit, c.FlowCache.Size = true, 64
+}
+
+// fromSender is a datagram to an uplink by a sender of a MAC address.
+func fromSender(sender, port int) []byte {
+	return pkttest.Frame(fmt.Sprintf("02:00:00:09:%02x:%02x", sender>>8, sender&0xff), uplinkMAC, fmt.Sprintf("udp 203.0.113.5:%d > 10.0.3.7:1 30", port))
+}
+
+// passed is a frame through the transit program, whose sender tc has learnt.
+func (w *world) passed(t *testing.T, frame []byte) result {
+	t.Helper()
+	r := w.transit(t, "s0", frame)
+	if r.verdict == xdpPass {
+		w.fromPort(t, "s0", frame)
+		r = w.transit(t, "s0", frame)
+	}
+	return r
+}
+
+// Flows that differ in nothing but what actions have are apart: each has an entry and counters of its own.
+func TestTransitFlowsOfOneAddress(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0])
+	for sender := range 3 {
+		w.fromPort(t, "s0", fromSender(sender, 1))
+		_, events := w.counted(t, func() {
+			for range sender + 1 {
+				if r := w.passed(t, fromSender(sender, 53)); r.verdict != xdpRedirect {
+					t.Fatalf("sender %d: verdict %d", sender, r.verdict)
+				}
+			}
+		})
+		if events["miss"] != 1 || events["hit"] != uint64(sender) {
+			t.Errorf("sender %d: events %v", sender, events)
+		}
+	}
+	now, err := w.dp.prog.kernel.Clock.Monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows, err := w.dp.Flows.transitFlows(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets := map[byte]uint64{}
+	for key, f := range flows {
+		if key.Smac[3] == 9 {
+			packets[key.Smac[5]] = f.Packets
+			if f.Decision.Out == 0 || f.Decision.Generation == 0 && f.Decision.Segment == 0 {
+				t.Errorf("flow %+v: decision %+v", key, f.Decision)
+			}
+		}
+	}
+	if want := (map[byte]uint64{0: 1, 1: 2, 2: 3}); fmt.Sprint(packets) != fmt.Sprint(want) {
+		t.Errorf("packets by sender: %v, want %v", packets, want)
+	}
+}
+
+// Senders with a flow each do not take the action of one with many, whatever their number: its flows stay cached. All
+// packets are forwarded as they are without a cache.
+func TestTransitActionsInUse(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0], fewActions)
+	want := map[int][]byte{}
+	const flows, senders = 200, 2000
+	for port := range flows {
+		want[port] = w.passed(t, fromSender(0xffff, 1000+port)).out
+	}
+	most := w.dp.Flows.maps.TransitActions.MaxEntries()
+	for sender := range senders {
+		if sender%100 == 0 {
+			must(t, w.dp.Changes.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1))
+			for port := range flows { // it goes on
+				w.passed(t, fromSender(0xffff, 1000+port))
+			}
+		}
+		r := w.passed(t, fromSender(sender, 53))
+		if r.verdict != xdpRedirect {
+			t.Fatalf("sender %d of %d with %d actions: verdict %d", sender, senders, most, r.verdict)
+		}
+	}
+	_, events := w.counted(t, func() {
+		for port := range flows {
+			r := w.passed(t, fromSender(0xffff, 1000+port))
+			if r.verdict != xdpRedirect || string(r.out) != string(want[port]) {
+				t.Fatalf("flow %d: verdict %d, other bytes than before", port, r.verdict)
+			}
+		}
+	})
+	if events["hit"] < flows*9/10 {
+		t.Errorf("of %d flows of the busy sender %d hit; events %v", flows, events["hit"], events)
+	}
+}
+
+// An entry whose action became that of other flows is none, though these have the same key but for what is a flow's own:
+// the flow is decided anew, and its packets go where they went.
+func TestTransitActionTaken(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0])
+	flow := fromSender(7, 53)
+	want := w.passed(t, flow).out
+	if _, events := w.counted(t, func() { w.passed(t, flow) }); events["hit"] != 1 {
+		t.Fatalf("the second packet: events %v", events)
+	}
+	actions, taken := w.dp.Flows.maps.TransitActions, 0
+	for i := range actions.MaxEntries() {
+		var a bpfTransitAction
+		must(t, actions.Lookup(i, &a))
+		if a.Decision.Out == 0 || a.Smac[3] != 9 || a.Smac[5] != 7 {
+			continue
+		}
+		taken++
+		a.Serial++
+		a.Decision.Dmac = [6]uint8{2, 0, 0, 0, 0, 99}
+		must(t, actions.Put(i, &a))
+	}
+	_, events := w.counted(t, func() {
+		if r := w.passed(t, flow); r.verdict != xdpRedirect || string(r.out) != string(want) {
+			t.Errorf("verdict %d, or other bytes than before", r.verdict)
+		}
+	})
+	if taken != 1 || events["miss"] != 1 {
+		t.Errorf("%d actions of the sender; events %v", taken, events)
+	}
+}
