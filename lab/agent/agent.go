@@ -150,24 +150,31 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, func(w watchRequest) (Watched, error) { return a.watch(w.Duration) })
 	case opProfile:
 		return with(m, a.profile)
-	case opAdapter:
-		return with(m, adapterOf)
 	case opSet:
 		return with(m, a.set)
 	case opSwitch:
 		return with(m, a.turn)
-	case opExamine:
-		return a.examine()
-	case opEvidence:
-		return readEvidence(a.ctx)
-	case opRoute:
-		return with(m, route)
 	case opBye:
 		a.endCommands(errBye)
 		a.runner.close()
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return struct{}{}, a.ledger.undo()
+	}
+	return a.look(m)
+}
+
+// look answers requests that only read.
+func (a *agent) look(m message) (any, error) {
+	switch m.Op {
+	case opExamine:
+		return a.examine()
+	case opEvidence:
+		return readEvidence(a.ctx)
+	case opRoute:
+		return with(m, route)
+	case opAdapter:
+		return with(m, adapterOf)
 	}
 	return nil, fmt.Errorf("this agent knows no request %q", m.Op)
 }

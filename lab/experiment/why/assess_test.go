@@ -53,6 +53,20 @@ func TestCoverage(t *testing.T) {
 			}
 		}
 	}
+	empty := 0
+	for range runs { // a loss that no flip makes good
+		r := model(rng, 8, 0.5, 0, 0, 0, 0, 0)
+		assess(&r)
+		for _, c := range r.Causes {
+			if c.Proved {
+				empty++
+				break
+			}
+		}
+	}
+	if empty > runs*5/100 {
+		t.Errorf("a false cause in %d of %d runs without one", empty, runs)
+	}
 	if within < runs*90/100 || proved < runs*95/100 || wrong > runs*5/100 {
 		t.Errorf("of %d runs: the share is within the interval in %d, the cause is proved in %d, a false one in %d", runs, within, proved, wrong)
 	}
