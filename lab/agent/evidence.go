@@ -100,6 +100,8 @@ const (
 	tbfRate64  = 4
 	tbfOptLen  = 36
 	tickNS     = 64 // of a packet scheduler's time
+	// linkEthernet is the link layer that tc(8) takes by default.
+	linkEthernet = 1
 	rootHandle = 0xffffffff
 )
 
@@ -113,6 +115,13 @@ func readQdiscs() ([]Qdisc, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A discipline below another that somebody put there is not made again with that one.
+	parents := map[uint64]bool{}
+	for _, m := range messages {
+		if len(m.Data) >= tcmsgLen {
+			parents[placeOf(m.Data, 12)] = true
+		}
+	}
 	var all []Qdisc
 	for _, m := range messages {
 		if len(m.Data) < tcmsgLen || binary.NativeEndian.Uint32(m.Data[12:]) != rootHandle {
@@ -125,7 +134,7 @@ func readQdiscs() ([]Qdisc, error) {
 			continue
 		}
 		q := Qdisc{Interface: dev.Name, Kind: kind}
-		if kind == "tbf" {
+		if kind == "tbf" && !parents[placeOf(m.Data, 8)] {
 			q.TBF = tbfOf(attributes(attrs[tcOptions], 0))
 		}
 		all = append(all, q)
@@ -133,10 +142,19 @@ func readQdiscs() ([]Qdisc, error) {
 	return all, nil
 }
 
-// tbfOf is nil where the options are not all that tc-tbf(8) needs, as with a peak rate.
+// placeOf is an interface with the major number of a handle of it, which is at an offset of struct tcmsg: 8 for its own, 12
+// for its parent's.
+func placeOf(tcmsg []byte, at int) uint64 {
+	return uint64(binary.NativeEndian.Uint32(tcmsg[4:]))<<32 | uint64(binary.NativeEndian.Uint32(tcmsg[at:])>>16)
+}
+
+// tbfOf is nil where rate, burst and limit are not all, as with a peak rate, an overhead or another link layer.
 func tbfOf(options map[uint16][]byte) *TBF {
 	p := options[tbfParms]
 	if len(p) < tbfOptLen || binary.NativeEndian.Uint32(p[20:]) != 0 {
+		return nil
+	}
+	if overhead, mpu := binary.NativeEndian.Uint16(p[2:]), binary.NativeEndian.Uint16(p[6:]); overhead != 0 || mpu != 0 || p[1] > linkEthernet {
 		return nil
 	}
 	t := TBF{Rate: uint64(binary.NativeEndian.Uint32(p[8:])), Limit: binary.NativeEndian.Uint32(p[24:])}

@@ -206,7 +206,7 @@ func passBy(c agent.Chain, port int) agent.Switch {
 	}
 	return agent.Switch{
 		On: strings.Join(on, " && "),
-		Off: fmt.Sprintf(`nft -a list chain %s | sed -n 's/.*comment "%s" # handle \([0-9]*\)$/\1/p' | while read handle; do nft delete rule %s handle $handle; done`,
+		Off: fmt.Sprintf(`nft list ruleset >/dev/null || exit 1; for handle in $(nft -a list chain %s 2>/dev/null | sed -n 's/.*comment "%s" # handle \([0-9]*\)$/\1/p'); do nft delete rule %s handle $handle || exit 1; done`,
 			c, mark, c),
 	}
 }
