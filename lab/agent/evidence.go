@@ -93,16 +93,16 @@ func readEvidence(ctx context.Context) (e Evidence, err error) {
 
 // Of rtnetlink(7) and linux/pkt_sched.h.
 const (
-	tcmsgLen   = 20
-	tcKind     = 1
-	tcOptions  = 2
-	tbfParms   = 1
-	tbfRate64  = 4
-	tbfOptLen  = 36
-	tickNS     = 64 // of a packet scheduler's time
+	tcmsgLen  = 20
+	tcKind    = 1
+	tcOptions = 2
+	tbfParms  = 1
+	tbfRate64 = 4
+	tbfOptLen = 36
+	tickNS    = 64 // of a packet scheduler's time
 	// linkEthernet is the link layer that tc(8) takes by default.
 	linkEthernet = 1
-	rootHandle = 0xffffffff
+	rootHandle   = 0xffffffff
 )
 
 // defaultQdiscs have no settings that slow a path.

@@ -80,6 +80,13 @@ func (r *Redactor) Result(run result.Result) result.Result {
 		out.Samples[i] = s
 	}
 	out.Summary = r.rows(run.Summary)
+	for _, c := range run.Causes {
+		c.Object, c.Why, c.Commands = r.text(c.Object), r.text(c.Why), r.texts(c.Commands)
+		if c.Target != "" {
+			c.Target, c.Against = r.target(c.Target), r.target(c.Against)
+		}
+		out.Causes = append(out.Causes, c)
+	}
 	r.places(run, &out)
 	return out
 }
@@ -229,6 +236,7 @@ var (
 
 // find takes up all names of a result.
 func (r *Redactor) find(run result.Result) {
+	r.findFlipped(run.Targets)
 	for _, t := range run.Targets {
 		r.target(t.Name)
 	}
@@ -263,6 +271,18 @@ func (r *Redactor) find(run result.Result) {
 	}
 	for _, text := range texts {
 		r.findIn(text)
+	}
+}
+
+// flips is what targets of lab why have after the name of their path: numbers of causes.
+var flips = regexp.MustCompile(`^(-\d+)+$`)
+
+// findFlipped has targets of lab why be those of their path still, since rows are against the target without the last number.
+func (r *Redactor) findFlipped(targets []result.Target) {
+	for _, t := range targets {
+		if rest, ok := strings.CutPrefix(t.Name, targets[0].Name); ok && flips.MatchString(rest) {
+			r.table.Set(t.Name, r.target(targets[0].Name)+rest)
+		}
 	}
 }
 

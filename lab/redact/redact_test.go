@@ -46,6 +46,9 @@ func planted() result.Result {
 		},
 		Targets: []result.Target{{Name: "plain"}, {Name: s["target"], Description: "by " + s["what a gateway says of itself"] + " to " + s["IPv4 of a path"] + " by " + s["what a host says of itself"]}},
 		Summary: []result.Row{{Target: s["target"], Case: "tcp", Metric: "m", Baseline: s["node"] + ":tcp"}},
+		Causes: []result.Cause{{
+			Setting: "offload", Object: "client:eth0", Why: s["IPv4"] + " at " + s["what a host says of itself"], Target: s["target"], Against: "plain", Commands: []string{"ip route get " + s["IPv6"]},
+		}},
 		Samples: []result.Sample{
 			{Target: "plain", Case: "tcp", Round: 1, Metrics: map[string]float64{"m": 1}},
 			{Target: s["target"], Case: "tcp", Round: 1, Series: map[string][]float64{"from " + s["node"]: {1}}, Error: "dial " + s["IPv4 in an error"] + ":5300 and [" + s["IPv6 with a port"] + "]:5300 on " + s["what a host says of itself"] + ": timeout"},
@@ -150,8 +153,9 @@ func TestRecorded(t *testing.T) {
 // new one to Result, or leave it out of bundles, and then add it here.
 func TestFieldsAreKnown(t *testing.T) {
 	for of, want := range map[reflect.Type]string{
-		reflect.TypeFor[result.Result]():      "Schema Experiment Started Duration Command Parameters Environment Preflight Topology Targets Samples Summary Verdict Places Profiles Devices",
+		reflect.TypeFor[result.Result]():      "Schema Experiment Started Duration Command Parameters Environment Preflight Topology Targets Samples Summary Verdict Causes Places Profiles Devices",
 		reflect.TypeFor[result.Environment](): "Kernel CPU Cores MemoryBytes Versions Offloads MTU Sysctls",
+		reflect.TypeFor[result.Cause]():       "Setting Object Why Target Against Share Lo Hi Proved Commands",
 		reflect.TypeFor[result.Node]():        "Name Role Addrs",
 		reflect.TypeFor[result.Link]():        "A B Role MTU",
 		reflect.TypeFor[result.Target]():      "Name Description InnerMTU HeaderTax",
@@ -178,5 +182,24 @@ func TestEgressPaths(t *testing.T) {
 	}
 	if got := r.text("over egress-acme, as gateway-egress-acme"); got != "over egress-target-1, as gateway-egress-target-1" {
 		t.Error(got)
+	}
+}
+
+// Targets of lab why are those of their path under its pseudonym, also twice.
+func TestFlippedTargets(t *testing.T) {
+	run := result.Result{
+		Schema: result.Schema, Targets: []result.Target{{Name: "acme"}, {Name: "acme-lan"}, {Name: "acme-1"}, {Name: "acme-1-2"}},
+		Causes: []result.Cause{{Target: "acme-1-2", Against: "acme-1"}, {}},
+	}
+	for range 2 {
+		run = New().Result(run)
+		var names []string
+		for _, target := range run.Targets {
+			names = append(names, target.Name)
+		}
+		c := run.Causes[0]
+		if want := []string{names[0], names[1], names[0] + "-1", names[0] + "-1-2"}; !slices.Equal(names, want) || strings.Contains(names[1], "acme") || c.Target != want[3] || c.Against != want[2] {
+			t.Errorf("%q, %+v", names, run.Causes)
+		}
 	}
 }

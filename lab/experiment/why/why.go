@@ -30,7 +30,7 @@ const Name = "why"
 
 // Experiment is this one.
 func Experiment() experiment.Experiment {
-	return experiment.Experiment{Name: Name, Command: func() any { return new(commands) }, Summarise: summarise, Verdict: verdict, Page: page, Table: table}
+	return experiment.Experiment{Name: Name, Command: func() any { return new(commands) }, Summarise: summarise, Metrics: metrics, Verdict: verdict, Page: page, Table: table}
 }
 
 // Command is the command line.
