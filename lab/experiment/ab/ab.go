@@ -92,7 +92,7 @@ func (c *Command) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkTargets(), checkControl(c), c.checkLoad(), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+	return errors.Join(c.checkTargets(), checkControl(c), checkLoad(c), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
 }
 
 func (c *Command) checkMTUs() error {

@@ -57,8 +57,8 @@ func (c *Command) selvageOptions(name string) dut.SelvageOptions {
 // load is what a target of --load carries besides.
 var load = dut.Load{Flows: 100_000, FDB: 10_000, Scrape: 5 * time.Second}
 
-// checkLoad says which targets cannot carry it.
-func (c *Command) checkLoad() error {
+// checkLoad says which targets cannot carry a load.
+func checkLoad(c *Command) error {
 	for _, name := range c.Load {
 		switch {
 		case !slices.Contains(c.Targets, name) || c.path(name) != "selvage":
