@@ -172,20 +172,20 @@ type guestsFlow struct {
 	_        structs.HostLayout
 	Check    uint64
 	Decision struct {
-		_              structs.HostLayout
-		Generation     uint32
-		Segment        uint16
-		ToSegment      uint16
-		In             uint16
-		Out            uint16
-		Action         uint8
-		Slow           uint8
-		Flags          uint8
-		Age            uint8
-		Entropy        uint16
-		Dmac           [6]uint8
-		Smac           [6]uint8
-		SeenGeneration uint16
+		_          structs.HostLayout
+		Generation uint32
+		Segment    uint16
+		ToSegment  uint16
+		In         uint16
+		Out        uint16
+		Action     uint8
+		Slow       uint8
+		Flags      uint8
+		Pad        uint8
+		Entropy    uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Pad2       uint16
 	}
 	Burst       uint8
 	Pad         uint8
@@ -695,27 +695,52 @@ type guestsTraceStep struct {
 	B     uint32
 }
 
-type guestsTransitEntry struct {
+type guestsTransitAction struct {
 	_        structs.HostLayout
-	Key      guestsFlowKey
+	Origin   guestsAddr
+	Vni      uint32
+	Tags     [2]uint32
+	Dmac     [6]uint8
+	Smac     [6]uint8
+	Serial   uint16
+	Made     uint8
+	Used     uint8
+	Flows    uint32
 	Decision struct {
-		_              structs.HostLayout
-		Generation     uint32
-		Segment        uint16
-		ToSegment      uint16
-		In             uint16
-		Out            uint16
-		Action         uint8
-		Slow           uint8
-		Flags          uint8
-		Age            uint8
-		Entropy        uint16
-		Dmac           [6]uint8
-		Smac           [6]uint8
-		SeenGeneration uint16
+		_          structs.HostLayout
+		Generation uint32
+		Segment    uint16
+		ToSegment  uint16
+		In         uint16
+		Out        uint16
+		Action     uint8
+		Slow       uint8
+		Flags      uint8
+		Pad        uint8
+		Entropy    uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Pad2       uint16
 	}
-	Packets uint64
-	Bytes   uint64
+}
+
+type guestsTransitEntry struct {
+	_              structs.HostLayout
+	Saddr          guestsAddr
+	Daddr          guestsAddr
+	Sport          uint16
+	Dport          uint16
+	Ethertype      uint16
+	Proto          uint8
+	Fragment       uint8
+	Generation     uint32
+	Action         uint16
+	Serial         uint16
+	SeenGeneration uint16
+	Age            uint8
+	PacketsHigh    uint8
+	Packets        uint32
+	Bytes          uint64
 }
 
 type guestsTransitTable struct {
@@ -816,6 +841,7 @@ const (
 	guestsMapTeps              = "teps"
 	guestsMapTrace             = "trace"
 	guestsMapTraffic           = "traffic"
+	guestsMapTransitActions    = "transit_actions"
 	guestsMapTransitCache      = "transit_cache"
 	guestsMapTransitTables     = "transit_tables"
 	guestsMapTxDevmap          = "tx_devmap"
@@ -933,6 +959,7 @@ type guestsMapSpecs struct {
 	Teps              *ebpf.MapSpec `ebpf:"teps"`
 	Trace             *ebpf.MapSpec `ebpf:"trace"`
 	Traffic           *ebpf.MapSpec `ebpf:"traffic"`
+	TransitActions    *ebpf.MapSpec `ebpf:"transit_actions"`
 	TransitCache      *ebpf.MapSpec `ebpf:"transit_cache"`
 	TransitTables     *ebpf.MapSpec `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.MapSpec `ebpf:"tx_devmap"`
@@ -1024,6 +1051,7 @@ type guestsMaps struct {
 	Teps              *ebpf.Map `ebpf:"teps"`
 	Trace             *ebpf.Map `ebpf:"trace"`
 	Traffic           *ebpf.Map `ebpf:"traffic"`
+	TransitActions    *ebpf.Map `ebpf:"transit_actions"`
 	TransitCache      *ebpf.Map `ebpf:"transit_cache"`
 	TransitTables     *ebpf.Map `ebpf:"transit_tables"`
 	TxDevmap          *ebpf.Map `ebpf:"tx_devmap"`
@@ -1090,6 +1118,7 @@ func (m *guestsMaps) Close() error {
 		m.Teps,
 		m.Trace,
 		m.Traffic,
+		m.TransitActions,
 		m.TransitCache,
 		m.TransitTables,
 		m.TxDevmap,
