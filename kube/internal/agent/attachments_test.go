@@ -109,6 +109,9 @@ func TestRead(t *testing.T) {
 		c := attachmentOf(podAt("c"), first)
 		c.ID = "c" + string(rune('a'+len(r.list)%26)) + string(rune('a'+len(r.list)/26))
 		if err := r.add(c); err != nil {
+			if again := r.add(b); again != nil {
+				t.Errorf("one that has its place: %v", again)
+			}
 			return
 		}
 	}

@@ -36,8 +36,9 @@ func Ask(ctx context.Context, socket string, a Attachment) (answer Answer, err e
 	return answer, nil
 }
 
-// atOnce is how many questions are answered at a time; others wait in the socket's queue, no longer than Patience.
-const atOnce = 64
+// atOnce is how many questions are answered at a time, all that a node may hold; others wait in the socket's queue, no longer than
+// Patience.
+const atOnce = Most
 
 // Serve answers questions until ctx ends. Only root may ask.
 func Serve(ctx context.Context, socket string, answer func(context.Context, Attachment) Answer) error {

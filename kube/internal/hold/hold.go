@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,7 +159,9 @@ func (f Files) Put(a Attachment) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	if list, err := os.ReadDir(f.held()); err == nil && len(list) >= Most {
+	list, err := os.ReadDir(f.held())
+	own := func(e os.DirEntry) bool { return e.Name() == filepath.Base(f.pod(a.ID)) }
+	if err == nil && len(list) >= Most && !slices.ContainsFunc(list, own) {
 		return fmt.Errorf("%d pods are held on this node already", len(list))
 	}
 	text, err := json.Marshal(a)

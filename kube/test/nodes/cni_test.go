@@ -285,6 +285,7 @@ func TestNewPods(t *testing.T) {
 		}
 	}
 	t.Run("with an agent", func(t *testing.T) { r.withAgent(t, guests, with) })
+	t.Run("many at once", r.manyAtOnce)
 	t.Run("of no policy", func(t *testing.T) { r.unselected(t, guests[0], "shop", "other") })
 	t.Run("without an agent", func(t *testing.T) { r.withoutAgent(t, guests, without) })
 	t.Run("an agent comes back", func(t *testing.T) { r.back(t, guests[0]) })
