@@ -145,12 +145,14 @@ struct transit_entry {
 
 /* The table of one core, see cache/transit_cache.h. */
 struct transit_table {
-	__u32 mask;	 /* entries in use less 1; 0: none yet */
-	__u32 evictions; /* since it grew, or was found large enough */
-	__u32 used;	 /* entries with a flow */
-	__u32 pad;
+	__u32 mask;	      /* entries in use less 1; 0: none yet */
+	__u32 evictions;      /* since it grew, or was found large enough */
+	__u32 used;	      /* entries with a flow */
+	__u32 reached;	      /* the greatest mask so far: there are no flows beyond */
 	__u64 fast;	      /* packets on the transit fast path */
 	__u64 fast_at_review; /* the same, when evictions were last reviewed */
+	__u32 decided;	      /* decisions cached since GLOBAL_CLOCK was counted_from */
+	__u32 counted_from;
 };
 
 /* Values that all transit programs read. */

@@ -7,7 +7,8 @@
  *
  * A table starts small, so that few flows lie close together (each page costs a TLB entry),
  * and doubles, up to transit_slots, when flows evict each other. At the limit, one of the
- * four slots is reused: then some flows take the slow path again, not all of them.
+ * four slots is reused: then some flows take the slow path again, not all of them. It halves
+ * when few flows are left: half of them are decided anew then.
  *
  * in:    p->key
  * out:   a decision, or none
@@ -20,13 +21,18 @@
 
 #define FEWEST_SLOTS 1024
 
+static __always_inline __u32 fewest_slots(void)
+{
+	return transit_slots < FEWEST_SLOTS ? transit_slots : FEWEST_SLOTS;
+}
+
 static __always_inline struct transit_table *transit_table(void)
 {
 	__u32 zero = 0;
 	struct transit_table *t = bpf_map_lookup_elem(&transit_tables, &zero);
 
 	if (t && !t->mask)
-		t->mask = (transit_slots < FEWEST_SLOTS ? transit_slots : FEWEST_SLOTS) - 1;
+		t->mask = t->reached = fewest_slots() - 1;
 	return t;
 }
 
@@ -166,23 +172,54 @@ static __always_inline void transit_grow(struct transit_table *t)
 {
 	if (t->mask < transit_slots - 1 && t->fast - t->fast_at_review < (__u64)t->evictions * 64)
 		t->mask = t->mask * 2 + 1;
+	if (t->mask > t->reached)
+		t->reached = t->mask;
 	t->fast_at_review = t->fast;
 	t->evictions = 0;
 }
 
-/* A slot for a new flow: a free one, or one that another flow loses. */
+/*
+ * Halves a table that is too large. A flow with packets is decided once in EPOCHS, so the decisions
+ * in that time are no fewer than such flows. From four slots for each on, there are to be two.
+ */
+static __always_inline void transit_shrink(struct transit_table *t)
+{
+	__u32 clock = global_get(GLOBAL_CLOCK);
+
+	if (clock - t->counted_from >= EPOCHS) {
+		if (t->mask / 4 > t->decided)
+			for (__u32 i = 0;
+			     i < 32 && t->mask >= fewest_slots() && t->mask / 2 > t->decided; i++)
+				t->mask >>= 1;
+		t->decided = 0;
+		t->counted_from = clock;
+	}
+	t->decided++;
+}
+
+/*
+ * A slot for a new flow: a free one, or one of a flow that has to be decided anew anyway, or one
+ * that another flow loses.
+ */
 static __always_inline struct transit_entry *transit_alloc(struct transit_table *t, __u64 hash)
 {
-	struct transit_entry *s;
+	struct transit_entry *s, *expired = NULL;
 
 	for (__u32 i = 0; i < PROBES; i++) {
 		s = transit_slot(t, hash, i);
-		if (!s || is_taken(t, s, hash + ((__u64)i << 20)))
+		if (!s)
 			continue;
+		if (is_taken(t, s, hash + ((__u64)i << 20))) {
+			if (!expired && age_of(s) >= EPOCHS)
+				expired = s;
+			continue;
+		}
 		if (!s->ethertype)
 			t->used++;
 		return s;
 	}
+	if (expired)
+		return expired;
 	count(EVENT_EVICTED);
 	s = transit_slot(t, hash, bpf_get_prandom_u32() % PROBES);
 	if (++t->evictions > t->mask / 16)
@@ -218,6 +255,7 @@ transit_insert(struct pkt *p, __u64 hash, __u32 generation, struct transit_actio
 
 	if (!t)
 		return NULL;
+	transit_shrink(t);
 	s = transit_lookup(t, hash, by_key(p), action);
 	*action = action_for(p, &number);
 	if (!*action)

@@ -212,7 +212,7 @@ func (fl *Flows) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
 		f := bpfFlow{Decision: a.Decision, SeenNs: ago(now, idle), Packets: packets, Bytes: s.Bytes}
 		f.Decision.Generation = s.Generation
 		key := transitKey(s, a)
-		if other, ok := flows[key]; ok { // of another core, or from before the table grew
+		if other, ok := flows[key]; ok { // of another core, or from before the table had another size
 			f.Packets += other.Packets
 			f.Bytes += other.Bytes
 			if isBefore(f.SeenNs, other.SeenNs) {
@@ -251,10 +251,10 @@ func (fl *Flows) eachTransitEntry(do func(*bpfTransitEntry, *bpfTransitAction)) 
 	slots, most := int64(fl.maps.TransitCache.MaxEntries())/int64(len(tables)), int64(fl.maps.TransitActions.MaxEntries())/int64(len(tables))
 	actions := make([]bpfTransitAction, most)
 	for core, t := range tables {
-		if t.Mask == 0 {
+		if t.Reached == 0 {
 			continue
 		}
-		part := make([]bpfTransitEntry, t.Mask+1)
+		part := make([]bpfTransitEntry, t.Reached+1)
 		if _, err := memory.ReadAt(bytesOf(part), int64(core)*slots*size); err != nil {
 			return fmt.Errorf("read the map %s: %w", fl.maps.TransitCache, err)
 		}

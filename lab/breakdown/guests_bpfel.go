@@ -748,9 +748,11 @@ type guestsTransitTable struct {
 	Mask         uint32
 	Evictions    uint32
 	Used         uint32
-	Pad          uint32
+	Reached      uint32
 	Fast         uint64
 	FastAtReview uint64
+	Decided      uint32
+	CountedFrom  uint32
 }
 
 type guestsVniKey struct {
