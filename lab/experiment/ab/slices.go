@@ -221,6 +221,9 @@ func (all *round) ready(ctx context.Context, s *stand) error {
 			s.slicers[kind] = slicer
 		}
 	}
+	if slices.Contains(all.Load, s.target) {
+		return s.settle(ctx)
+	}
 	return nil
 }
 

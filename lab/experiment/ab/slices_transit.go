@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
@@ -62,6 +63,32 @@ func transitSlicerOf(ctx context.Context, all *transit.Testbeds, b *transit.Test
 		}
 	}
 	return t, nil
+}
+
+// settleTime is more than twice the time in which an edge decides anew about each flow.
+const settleTime = 25 * time.Second
+
+// settle has flows be all that have packets until the others of a load are idle, as most flows of an edge are.
+func (s *stand) settle(ctx context.Context) error {
+	began := time.Now()
+	for time.Since(began) < settleTime {
+		active := false
+		for kind, slicer := range s.slicers {
+			if t, is := slicer.(*transitSlicer); is {
+				active = true
+				if err := t.instruments.Warm(ctx); err != nil {
+					return fmt.Errorf("%s: %w", kind, err)
+				}
+			}
+		}
+		if !active {
+			return nil
+		}
+		if err := experiment.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Slice offers frames for that long. One that lost any is tried again, once: a stranger's
