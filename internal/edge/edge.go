@@ -60,6 +60,7 @@ type edge struct {
 	writer    *writer.Writer
 	liveness  *liveness.Watch
 	alarms    alarms
+	looks     int               // by the clock, since the start
 	problems  []problem.Problem // of the last reconciliation
 	faults    *fault.Faults
 

@@ -77,7 +77,7 @@ func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, 
 		e.reconcile()
 		e.turned()
 	case <-t.resync.C:
-		e.reconcile()
+		compareAgain(e)
 		e.alarms.look(e)
 		e.listen()
 		e.opts.Supervisor.Status(e.inOneLine)
@@ -105,6 +105,17 @@ func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, 
 		e.transactions.Reload()
 	}
 	return false, nil
+}
+
+// compareEach is after how many looks all is compared again where nothing is wrong.
+const compareEach = 3
+
+// compareAgain does so without an event, at each look while something is wrong.
+func compareAgain(e *edge) {
+	e.looks++
+	if e.looks%compareEach == 0 || len(e.problems)+len(e.writer.InForce().Paths.Problems)+len(e.role.Problems())+len(e.faults.Problems(faultSeverity)) > 0 {
+		e.reconcile()
+	}
 }
 
 const (

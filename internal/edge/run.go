@@ -51,7 +51,7 @@ import (
 	"github.com/selvage/selvage/internal/writer"
 )
 
-// defaultResync is how often everything is compared again without an event.
+// defaultResync is how often is looked for what needs no event.
 const defaultResync = 10 * time.Second
 
 // RunOptions are what an edge needs besides its configuration.
@@ -82,7 +82,8 @@ type RunOptions struct {
 
 	// Hangup has the edge reload its configuration; nil is SIGHUP.
 	Hangup <-chan os.Signal
-	// Resync is how often everything is compared again without an event; 0 is 10 s.
+	// Resync is how often is looked for alarms, and everything compared again without an event: each time while something
+	// is wrong, each third time else; 0 is 10 s.
 	Resync time.Duration
 	// Sweep is the least time between two sweeps of the firewall's connections; 0 is 5 s.
 	Sweep time.Duration
