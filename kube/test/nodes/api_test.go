@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,14 +92,21 @@ func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]fu
 	b.c, err = client.New(b.server.Admin(), client.Options{Scheme: scheme})
 	b.Must(err)
 	b.create()
+	config := b.as("controller", nil)
 	running.Go(func() {
 		for ctx.Err() == nil { // it ends when it loses its lease, as with the API server, and is started again, as by a kubelet
-			config := b.as("controller", nil)
 			more, err := also(ctx, config)
 			if err == nil {
 				err = controller.Run(ctx, config, controller.Options{LeaseNamespace: namespace, Also: more})
 			}
-			if err != nil && !strings.Contains(err.Error(), "leader election lost") {
+			switch {
+			case err == nil || strings.Contains(err.Error(), "leader election lost"):
+			case utilnet.IsConnectionRefused(err): // the API server is stopped
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			default:
 				b.ends(err)
 				return
 			}
