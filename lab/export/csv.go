@@ -30,7 +30,7 @@ const (
 )
 
 // CSV writes a table of one result or of several, with one head. Lines begin with experiment and
-// started (RFC 3339), so that those of several runs stay apart.
+// started (RFC 3339), so that those of several runs stay apart, and end with what they were measured on.
 func CSV(w io.Writer, table Table, results ...result.Result) error {
 	out := csv.NewWriter(w)
 	head, lines := summaryHead(), summaryLines
@@ -40,13 +40,14 @@ func CSV(w io.Writer, table Table, results ...result.Result) error {
 	case Series:
 		head, lines = append(sampleHead(), "series", "index", "value"), seriesLines
 	}
-	if err := out.Write(append([]string{"experiment", "started"}, head...)); err != nil {
+	if err := out.Write(slices.Concat([]string{"experiment", "started"}, head, []string{"selvage", "kernel", "cpu", "cores"})); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
 	for _, r := range results {
 		run := []string{r.Experiment, r.Started.Format(time.RFC3339Nano)}
+		on := []string{r.Environment.Versions["selvage"], r.Environment.Kernel, r.Environment.CPU, strconv.Itoa(r.Environment.Cores)}
 		for line := range lines(r) {
-			if err := out.Write(append(slices.Clone(run), line...)); err != nil {
+			if err := out.Write(slices.Concat(run, line, on)); err != nil {
 				return fmt.Errorf("write CSV: %w", err)
 			}
 		}

@@ -81,7 +81,8 @@ func TestSummaryCSV(t *testing.T) {
 
 func TestRawCSV(t *testing.T) {
 	started := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	a := result.Result{Experiment: "ab", Started: started, Samples: []result.Sample{
+	on := result.Environment{Kernel: "6.12", CPU: "x", Cores: 2, Versions: map[string]string{"selvage": "0.2.0"}}
+	a := result.Result{Experiment: "ab", Started: started, Environment: on, Samples: []result.Sample{
 		{Target: "plain", Case: "tcp", Round: 1, Start: 0.5, Duration: 2, Metrics: map[string]float64{"b": 2, "a": 1.5}, Series: map[string][]float64{"a": {1, 2}}},
 		{Target: "plain", Case: "tcp", Round: 2, Error: "no route, \"really\""},
 	}}
@@ -89,16 +90,16 @@ func TestRawCSV(t *testing.T) {
 	b.Started = started.Add(time.Hour)
 	lines := readCSV(t, Samples, a, b)
 	want := [][]string{
-		{"experiment", "started", "target", "case", "round", "start_s", "duration_s", "metric", "value", "error"},
-		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "a", "1.5", ""},
-		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "b", "2", ""},
-		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "2", "0", "0", "", "", "no route, \"really\""},
+		{"experiment", "started", "target", "case", "round", "start_s", "duration_s", "metric", "value", "error", "selvage", "kernel", "cpu", "cores"},
+		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "a", "1.5", "", "0.2.0", "6.12", "x", "2"},
+		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "b", "2", "", "0.2.0", "6.12", "x", "2"},
+		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "2", "0", "0", "", "", "no route, \"really\"", "0.2.0", "6.12", "x", "2"},
 	}
 	if len(lines) != 7 || !slices.EqualFunc(lines[:4], want, func(x, y []string) bool { return slices.Equal(x, y) }) || lines[4][1] != "2026-11-01T01:00:00Z" {
 		t.Errorf("%q", lines)
 	}
 	lines = readCSV(t, Series, a)
-	if len(lines) != 3 || !slices.Equal(lines[2][7:], []string{"a", "1", "2"}) {
+	if len(lines) != 3 || !slices.Equal(lines[2][7:], []string{"a", "1", "2", "0.2.0", "6.12", "x", "2"}) {
 		t.Errorf("%q", lines)
 	}
 }
