@@ -1,4 +1,9 @@
-package paths
+// Package watch asks boxes on the way for figures of theirs while something is measured: a firewall, a switch or a router
+// that has a command line of its own and runs no program of others.
+//
+// Its one invariant: it changes nothing at a box, and asks it once a second at most. Do not use it for a host that runs
+// an agent (lab/agent), which reads more.
+package watch
 
 import (
 	"context"
@@ -23,40 +28,48 @@ const (
 	mostSeries = 64               // of different names
 )
 
-func (c *Command) checkDevices() error {
-	if len(c.WatchDevice) != len(c.WatchCommand) || len(c.WatchDevice) != len(c.WatchPattern) {
+// Flags are those of commands that watch boxes.
+type Flags struct {
+	WatchDevice  []place.Place `placeholder:"PLACE" help:"A box on the way that runs no program of others, such as a firewall or a switch: ssh:[USER@]HOST[:PORT]. --watch-command is asked there."`
+	WatchCommand []string      `sep:"none" placeholder:"CMD" help:"What to ask it, once a second at most; one for each --watch-device, in their order."`
+	WatchPattern []string      `sep:"none" placeholder:"RE" help:"Regular expression that finds the numbers in the answer: in its group value, or the first one. Its group name, if there is one, names the series."`
+}
+
+// Check says what is missing or wrong.
+func (f *Flags) Check() error {
+	if len(f.WatchDevice) != len(f.WatchCommand) || len(f.WatchDevice) != len(f.WatchPattern) {
 		return fmt.Errorf("--watch-device, --watch-command and --watch-pattern belong together: there are %d, %d and %d of them",
-			len(c.WatchDevice), len(c.WatchCommand), len(c.WatchPattern))
+			len(f.WatchDevice), len(f.WatchCommand), len(f.WatchPattern))
 	}
 	var errs []error
-	for i, p := range c.WatchDevice {
+	for i, p := range f.WatchDevice {
 		if p.Kind != place.SSH {
 			errs = append(errs, fmt.Errorf("--watch-device: %s is not reached by SSH: ssh:[USER@]HOST[:PORT]", p))
 		}
-		if re, err := regexp.Compile(c.WatchPattern[i]); err != nil {
+		if re, err := regexp.Compile(f.WatchPattern[i]); err != nil {
 			errs = append(errs, fmt.Errorf("--watch-pattern: %w", err))
 		} else if re.NumSubexp() == 0 {
-			errs = append(errs, fmt.Errorf("--watch-pattern: %q has no group for the number, as in (\\d+)%% user", c.WatchPattern[i]))
+			errs = append(errs, fmt.Errorf("--watch-pattern: %q has no group for the number, as in (\\d+)%% user", f.WatchPattern[i]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// devices ask all boxes until they are stopped.
-type devices struct {
+// Devices ask all boxes until they are stopped.
+type Devices struct {
 	stop context.CancelFunc
 	wait sync.WaitGroup
 	all  []result.Device
 }
 
-// watchDevices begins to ask. Times are since began.
-func (c *Command) watchDevices(ctx context.Context, o place.Options, began time.Time) *devices {
+// Start begins to ask. Times are since began. What it returns has to be ended.
+func (f *Flags) Start(ctx context.Context, o place.Options, began time.Time) *Devices {
 	ctx, stop := context.WithCancel(ctx)
-	d := &devices{stop: stop, all: make([]result.Device, len(c.WatchDevice))}
-	for i, p := range c.WatchDevice {
+	d := &Devices{stop: stop, all: make([]result.Device, len(f.WatchDevice))}
+	for i, p := range f.WatchDevice {
 		device := &d.all[i]
-		*device = result.Device{Place: p.String(), Command: c.WatchCommand[i], Pattern: c.WatchPattern[i], Series: []result.DeviceSeries{}}
-		pattern := regexp.MustCompile(c.WatchPattern[i]) // Validate has compiled it
+		*device = result.Device{Place: p.String(), Command: f.WatchCommand[i], Pattern: f.WatchPattern[i], Series: []result.DeviceSeries{}}
+		pattern := regexp.MustCompile(f.WatchPattern[i]) // Check has compiled it
 		d.wait.Go(func() {
 			everyPace(ctx, func() {
 				question, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer in %s", askTime))
@@ -88,8 +101,8 @@ func everyPace(ctx context.Context, f func()) {
 	}
 }
 
-// end stops asking and returns what came.
-func (d *devices) end() []result.Device {
+// End stops asking and returns what came.
+func (d *Devices) End() []result.Device {
 	d.stop()
 	d.wait.Wait()
 	return d.all
@@ -101,7 +114,7 @@ func note(d *result.Device, pattern *regexp.Regexp, at float64, answer string, e
 	found := 0
 	if err == nil {
 		for _, match := range pattern.FindAllStringSubmatch(answer, mostSeries) {
-			name, value, numeric := figure(pattern, match)
+			name, value, numeric := valueOf(pattern, match)
 			if numeric && addValue(d, name, at, value) {
 				found++
 			}
@@ -117,8 +130,8 @@ func note(d *result.Device, pattern *regexp.Regexp, at float64, answer string, e
 	}
 }
 
-// figure is what one match says.
-func figure(pattern *regexp.Regexp, match []string) (name string, value float64, numeric bool) {
+// valueOf is what one match says.
+func valueOf(pattern *regexp.Regexp, match []string) (name string, value float64, numeric bool) {
 	at, named := pattern.SubexpIndex("value"), pattern.SubexpIndex("name")
 	if at < 0 {
 		at = 1

@@ -57,10 +57,10 @@ var manyMethods = map[string]int{
 	"lab/experiment/latency/places.view":     44,
 	"lab/experiment/mtu/places.view":         42,
 	"lab/experiment/offload/places.view":     44,
-	"lab/experiment/rfc2544/ports.view":      48,
+	"lab/experiment/rfc2544/ports.view":      49,
 	"lab/experiment/why.view":                42,
 	"lab/turns.View":                         39,
-	"lab/experiment/ab/paths.view":           56,
+	"lab/experiment/ab/paths.view":           55,
 }
 
 // listed is what go list says of a package.

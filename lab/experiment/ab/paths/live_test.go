@@ -88,8 +88,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Set, c.Profile, c.Rounds = []Setting{{Client: true, Server: true, Change: change}}, true, 1
-	c.WatchDevice = []place.Place{{Kind: place.SSH, Host: "b"}}
-	c.WatchCommand, c.WatchPattern = []string{"grep ^cpu[0-9] /proc/stat"}, []string{`(?m)^(?P<name>cpu\d+) (?P<value>\d+)`}
+	c.Boxes.WatchDevice = []place.Place{{Kind: place.SSH, Host: "b"}}
+	c.Boxes.WatchCommand, c.Boxes.WatchPattern = []string{"grep ^cpu[0-9] /proc/stat"}, []string{`(?m)^(?P<name>cpu\d+) (?P<value>\d+)`}
 	table, log := run(t, c)
 	for _, want := range []string{
 		"client → server", "server → client", "TCP throughput, reverse", "MSS used", "Request/response p50", "under load", "Connect/request/response",

@@ -17,6 +17,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/turns"
+	"github.com/selvage/selvage/lab/watch"
 )
 
 // Flags are those of selvage lab ab that are of networks which exist.
@@ -26,9 +27,7 @@ type Flags struct {
 	Path   []turns.Path  `group:"Places" placeholder:"NAME=ADDR" help:"A path, by the server's address on it. The first one is the baseline."`
 	Watch  []place.Place `group:"Places" placeholder:"PLACE" help:"Places on the way, whose cores and counters are read too."`
 
-	WatchDevice  []place.Place `group:"Places" placeholder:"PLACE" help:"A box on the way that runs no program of others, such as a firewall or a switch: ssh:[USER@]HOST[:PORT]. --watch-command is asked there."`
-	WatchCommand []string      `group:"Places" sep:"none" placeholder:"CMD" help:"What to ask it, once a second at most; one for each --watch-device, in their order."`
-	WatchPattern []string      `group:"Places" sep:"none" placeholder:"RE" help:"Regular expression that finds the numbers in the answer: in its group value, or the first one. Its group name, if there is one, names the series."`
+	Boxes watch.Flags `embed:"" group:"Places"`
 
 	Port    int           `group:"Places" default:"5300" placeholder:"PORT" help:"Port of the server on each path, TCP and UDP; ${default}. Latency under load has its transfer on the next one."`
 	Reverse bool          `group:"Places" default:"true" negatable:"" help:"Measure TCP from the server to the client, too, as iperf3 --reverse."`
@@ -107,7 +106,7 @@ func (c *Command) Validate() error {
 	if c.Slice == 0 {
 		c.Slice = DefaultSlice
 	}
-	errs := []error{c.checkPlaces(), c.checkCases(), c.checkDevices()}
+	errs := []error{c.checkPlaces(), c.checkCases(), c.Boxes.Check()}
 	switch {
 	case c.Rounds < 1:
 		errs = append(errs, fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds))

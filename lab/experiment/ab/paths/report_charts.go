@@ -2,14 +2,13 @@ package paths
 
 import (
 	"cmp"
-	"fmt"
-	"html/template"
 	"slices"
 
 	"github.com/selvage/selvage/lab/chart"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/watch"
 )
 
 // Bars are the medians of the main metrics, one panel each.
@@ -98,55 +97,13 @@ func (v view) Cores() (figures []chart.Figure) {
 	return figures
 }
 
-// DeviceCharts draws each box's series.
-func (v view) DeviceCharts() (figures []chart.Figure) {
-	for _, d := range v.Devices {
-		for _, s := range d.Series {
-			if len(s.Values) < 2 {
-				continue
-			}
-			figures = append(figures, chart.Figure{
-				Title: seriesName(d, s), Unit: d.Place + ": " + d.Command,
-				Wide: v.deviceChart(d, s, 1104, "wide"), Narrow: v.deviceChart(d, s, 360, "narrow"),
-			})
-		}
-	}
-	return figures
-}
-
-// deviceChart draws one series over the run.
-func (v view) deviceChart(d result.Device, s result.DeviceSeries, width float64, class string) template.HTML {
-	const height, left, above, below = 170.0, 40.0, 10.0, 26.0
-	right := width - 8
-	end := max(v.Duration, s.Times[len(s.Times)-1])
-	lowest := min(0, slices.Min(s.Values))
-	ys := chart.Ticks(slices.Max(s.Values)-lowest, 4)
-	top := ys[len(ys)-1]
-	x := func(at float64) float64 { return left + max(0, at)/end*(right-left) }
-	y := func(value float64) float64 { return height - below - (value-lowest)/top*(height-below-above) }
-	c := chart.NewCanvas(width, height)
+// DeviceCharts draws each box's series, and when transfers ran.
+func (v view) DeviceCharts() []chart.Figure {
+	var bands []watch.Band
 	for _, sample := range v.Samples {
 		if sample.Case == caseTCP || sample.Case == caseReverse {
-			c.Open(v.Color(sample.Target), sample.Target)
-			c.Rect(x(sample.Start), above, x(sample.Start+sample.Duration)-x(sample.Start), height-above-below, 0, "band")
-			c.Close()
+			bands = append(bands, watch.Band{Class: v.Color(sample.Target), Name: sample.Target, Start: sample.Start, Duration: sample.Duration})
 		}
 	}
-	for _, t := range ys {
-		c.Line(left, y(t+lowest), right, y(t+lowest), "grid")
-		c.Text(left-6, y(t+lowest)+4, "tick e", stats.Figure(t+lowest))
-	}
-	for _, t := range chart.Ticks(end, int(min(10, width/60))) {
-		if t <= end {
-			c.Text(x(t), height-8, "tick m", fmt.Sprintf("%g s", t))
-		}
-	}
-	points := make([]chart.Point, len(s.Values))
-	for i, value := range s.Values {
-		points[i] = chart.Point{X: x(s.Times[i]), Y: y(value)}
-	}
-	c.Open("k-none", "")
-	c.Polyline(points, "strong")
-	c.Close()
-	return c.SVG(class, fmt.Sprintf("%s of %s over the run: from %s to %s.", seriesName(d, s), d.Place, stats.Figure(slices.Min(s.Values)), stats.Figure(slices.Max(s.Values))))
+	return watch.Figures(v.Devices, v.Duration, bands)
 }

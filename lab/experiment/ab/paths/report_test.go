@@ -2,7 +2,6 @@ package paths
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -209,30 +208,5 @@ func TestRefusals(t *testing.T) {
 			}
 			experimenttest.DrawOdd(t, Experiment(), r, "What was measured")
 		})
-	}
-}
-
-// What a pattern finds is bounded, named by its group, and a number.
-func TestNote(t *testing.T) {
-	d := result.Device{}
-	pattern := regexp.MustCompile(`(?P<name>CPU\d+).* (?P<value>[\d.]+|NaN)%`)
-	note(&d, pattern, 1, "CPU0 states: 12%\nCPU1 states: NaN%\nCPU1 states: 7.5%\n", nil)
-	note(&d, pattern, 2, "nothing here", nil)
-	many := ""
-	for i := range 1000 {
-		many += "CPU" + strings.Repeat("1", i%100+1) + " 1%\n"
-	}
-	note(&d, pattern, 3, many, nil)
-	if d.Asked != 3 || d.Failed != 1 || !strings.Contains(d.Error, "finds no number") || len(d.Series) > mostSeries {
-		t.Errorf("%+v", d)
-	}
-	if s := d.Series[1]; s.Name != "CPU1" || s.Values[0] != 7.5 || s.Times[0] != 1 {
-		t.Errorf("%+v", s)
-	}
-	for text, want := range map[string]float64{`load (\d+)`: 5, `(?P<name>load) (\d+)`: 5, `(x)?load (?P<value>\d+)`: 5} {
-		p := regexp.MustCompile(text)
-		if _, v, ok := figure(p, p.FindStringSubmatch("load 5")); !ok || v != want {
-			t.Errorf("%s: %v, %v", text, v, ok)
-		}
 	}
 }

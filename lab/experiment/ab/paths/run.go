@@ -73,13 +73,13 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, e en
 	}
 	p := experiment.NewProgress(console.Err, c.Rounds)
 	defer p.Close()
-	asked := c.watchDevices(ctx, c.options(console), began)
+	asked := c.Boxes.Start(ctx, c.options(console), began)
 	err = c.takeRounds(ctx, p, e, &r)
 	if err == nil && c.Profile {
 		p.Begin("profile", 0)
 		err = c.profiles(ctx, e, &r)
 	}
-	r.Devices = asked.end()
+	r.Devices = asked.End()
 	r.Duration = time.Since(began).Seconds()
 	return r, err
 }
@@ -238,8 +238,8 @@ func (c *Command) dryRun(ctx context.Context, console *experiment.Console, e end
 			fmt.Fprintf(console.Out, "%s: would set %s\n", s, line)
 		}
 	}
-	for i, p := range c.WatchDevice {
-		fmt.Fprintf(console.Out, "%s: would run %q once a second\n", p, c.WatchCommand[i])
+	for i, p := range c.Boxes.WatchDevice {
+		fmt.Fprintf(console.Out, "%s: would run %q once a second\n", p, c.Boxes.WatchCommand[i])
 	}
 	return nil
 }

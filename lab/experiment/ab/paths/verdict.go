@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
+	"github.com/selvage/selvage/lab/watch"
 )
 
 // evidence is a result of paths that exist.
@@ -301,18 +302,10 @@ func (e evidence) devices() (out []result.Finding) {
 			if idle := during(e.Result, s, ""); len(idle) > 0 {
 				words = append(words, stats.Figure(stats.Median(idle).Median)+" at other times")
 			}
-			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%s of %s: %s (medians during TCP).", seriesName(d, s), d.Place, strings.Join(words, ", "))})
+			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%s of %s: %s (medians during TCP).", watch.Name(d, s), d.Place, strings.Join(words, ", "))})
 		}
 	}
 	return out
-}
-
-// seriesName is a series' own name, or the command's.
-func seriesName(d result.Device, s result.DeviceSeries) string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return d.Command
 }
 
 // during are the values of a series while TCP was sent over a path, or for "" over none.

@@ -8,6 +8,7 @@ import (
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/transit"
+	"github.com/selvage/selvage/lab/watch"
 )
 
 // tolerance is the parameter of the loss that the PDR tolerates, in percent.
@@ -100,7 +101,7 @@ func (e evidence) row(caseName, metric string) (result.Row, bool) {
 // verdict says what the device forwards without loss, at the smallest and the largest size.
 func verdict(r result.Result) result.Verdict {
 	e := evidence{diagnose.Summed(r, summarise, "")}
-	v := result.Verdict{Findings: diagnose.Collect(e.Failed, e.Stolen, e.FewRounds, e.Busy, e.lossy, e.limited, e.rings)}
+	v := result.Verdict{Findings: diagnose.Collect(e.Failed, e.Stolen, e.FewRounds, e.Busy, e.lossy, e.limited, e.rings, e.watched)}
 	var measured []string
 	for _, caseName := range cases(r) {
 		if _, ok := e.row(caseName, transit.NDR); ok {
@@ -178,6 +179,9 @@ func (e evidence) limited() []result.Finding {
 	}
 	return out
 }
+
+// watched are the figures of boxes.
+func (e evidence) watched() []result.Finding { return watch.Findings(e.Devices) }
 
 // rings reports flow control: it hides loss (RFC 2544 is about devices that drop).
 func (e evidence) rings() []result.Finding {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,9 +17,11 @@ import (
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/plant"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
+	"github.com/selvage/selvage/lab/watch"
 	"github.com/selvage/selvage/test/tier"
 )
 
@@ -147,6 +150,16 @@ func around(t *testing.T, s *site, trials Trials) *transit.Instruments {
 	return r
 }
 
+// watchBox has a box be asked that a program answers for.
+func (c *Command) watchBox(t *testing.T) {
+	t.Helper()
+	c.SSH = filepath.Join(t.TempDir(), "ssh")
+	if err := os.WriteFile(c.SSH, []byte("#!/bin/sh\necho \"drops: $(date +%s)\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.Boxes = watch.Flags{WatchDevice: []place.Place{{Kind: place.SSH, Host: "router"}}, WatchCommand: []string{"show drops"}, WatchPattern: []string{`(?P<name>\w+): (\d+)`}}
+}
+
 // A run through a router and through a bridge has all figures both ways, and leaves the ports as they were.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
@@ -155,7 +168,7 @@ func TestRun(t *testing.T) {
 		family int
 		change func(*Command)
 	}{
-		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true }}, {"router IPv6", false, 6, func(*Command) {}},
+		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true; c.watchBox(t) }}, {"router IPv6", false, 6, func(*Command) {}},
 		{"bridge", true, 4, func(c *Command) { c.VLAN, c.Genome = 7, "aab" }}, {"bridge generic", true, 6, func(c *Command) { c.XDP = gen.Generic }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,6 +207,14 @@ func TestRun(t *testing.T) {
 			r.Summary = summarise(r)
 			if v := verdict(r); v.Refused {
 				t.Error(v)
+			}
+			for _, d := range r.Devices {
+				if d.Failed > 0 || len(d.Series) != 1 || d.Series[0].Name != "drops" || len(d.Series[0].Values) != d.Asked {
+					t.Errorf("the box that is watched: %+v", d)
+				}
+			}
+			if len(r.Devices) != len(command.Boxes.WatchDevice) {
+				t.Errorf("%d boxes were watched", len(r.Devices))
 			}
 			for _, name := range []string{"tx", "rx"} {
 				if p, err := topo.ReadPort(w.tester.Namespace, name); err != nil || p.Program != 0 || len(p.Addrs) > 0 {

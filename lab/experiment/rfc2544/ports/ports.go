@@ -20,6 +20,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/watch"
 )
 
 // Name is in the results. The command is that of lab rfc2544.
@@ -58,6 +59,9 @@ type Command struct {
 	Sum    time.Duration `name:"duration-sum" group:"Ports" placeholder:"TIME" help:"Time of final trials that a rate needs (RFC 9971); one trial by default."`
 
 	CatchUp time.Duration `name:"catch-up" group:"Ports" placeholder:"TIME" default:"100us" help:"Delay that the generator makes up for by sending faster; what is later is unsent. A virtual machine without cores of its own needs milliseconds, and loads the device in bursts then; ${default}."`
+
+	Boxes watch.Flags `embed:"" group:"Ports"`
+	SSH   string      `name:"ssh" group:"Ports" default:"ssh" placeholder:"COMMAND" help:"The ssh program for --watch-device, with further arguments; ${default}."`
 
 	Given    bool `kong:"-"` // any flag of ports
 	LineRate bool `kong:"-"` // --line-rate was given, and goes before what drivers say
@@ -175,7 +179,7 @@ const defaultCatchUp, mostCatchUp = 100 * time.Microsecond, time.Second
 
 // Check says what is missing or wrong.
 func (c *Command) Check(t Trials) error {
-	errs := []error{c.checkPorts(), c.checkEncap(), c.checkCatchUp(), t.checkMixes(c.Genome)}
+	errs := []error{c.checkPorts(), c.checkEncap(), c.checkCatchUp(), t.checkMixes(c.Genome), c.Boxes.Check()}
 	if c.L2 {
 		if len(c.TxAddress)+len(c.RxAddress)+len(c.Gateway) > 0 {
 			errs = append(errs, errors.New("--l2: a device that does not route needs no --tx-address, --rx-address and --gateway"))

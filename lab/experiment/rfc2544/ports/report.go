@@ -12,6 +12,7 @@ import (
 	"github.com/selvage/selvage/lab/stats"
 	"github.com/selvage/selvage/lab/transit"
 	"github.com/selvage/selvage/lab/turns"
+	"github.com/selvage/selvage/lab/watch"
 )
 
 //go:embed page.html
@@ -155,6 +156,15 @@ func (v view) Delays() []delay {
 		}
 	}
 	return lines
+}
+
+// DeviceCharts draws each box's series, and when samples were taken.
+func (v view) DeviceCharts() []chart.Figure {
+	var bands []watch.Band
+	for _, s := range v.Samples {
+		bands = append(bands, watch.Band{Class: v.Color(deviceName), Name: words(s.Case), Start: s.Start, Duration: s.Duration})
+	}
+	return watch.Figures(v.Devices, v.Duration, bands)
 }
 
 // Tolerance is the PDR's loss in words.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/transit"
 )
@@ -117,7 +118,9 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		Pace: pace, Outcome: outcome,
 		Take: func(ctx context.Context, s step) (result.Sample, error) { return c.take(ctx, site, s, t), nil },
 	}
+	asked := c.Boxes.Start(ctx, place.Options{Version: console.Version, SSH: strings.Fields(c.SSH)}, began)
 	err = taking.All(ctx, steps, &r, progress)
+	r.Devices = asked.End()
 	r.Parameters["neighbours_answered"] = result.Count(int(site.answered())).Explained("requests by ARP and neighbour discovery")
 	r.Duration = time.Since(began).Seconds()
 	return r, experiment.Removed(ctx, err, site.Close())
