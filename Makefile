@@ -107,6 +107,11 @@ bench-against: ## is this tree faster or slower than a revision (root, about 15 
 	scripts/packages.sh demo
 	scripts/bench-against.sh $(REV)
 
+.PHONY: bench-trend
+bench-trend: ## measure this tree beside its limit, and add that to results/trend (root, about 5 minutes)
+	scripts/packages.sh demo
+	scripts/bench-trend.sh
+
 .PHONY: clean
 clean: ## remove what was built; results/ stays
 	rm -rf bin dist
