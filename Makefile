@@ -69,7 +69,7 @@ kube-programs: ## build those of Kubernetes' programs that make test runs, once 
 	cd kube && ../$(go) run ./test/programs etcd kube-apiserver kubectl helm
 
 .PHONY: test-long
-test-long: ## run what takes hours: repetitions, soaks, scale, fuzzing, the proof of the A/B experiment (root)
+test-long: ## run what takes hours: repetitions, soaks, scale, fuzzing, the proofs of lab ab and lab why (root)
 	scripts/packages.sh test packages boot platforms kubelets
 	scripts/test.sh long $(T)
 

@@ -5,7 +5,7 @@
 #          peers too; packages side by side
 #   long   as root: every test with more seeds, cases and time; each end-to-end package 20
 #          times; every benchmark once, every fuzz target for a minute, and, alone on the
-#          machine, the proof of the A/B experiment
+#          machine, the proofs of lab ab and lab why
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
@@ -105,8 +105,9 @@ long() {
 	go_test -count=1 -p 1 -timeout 1h -run '^$' -bench . -benchtime 1x || failed=1
 	fuzz "$@" || failed=1
 	if [[ ${#chosen[@]} -eq 0 ]]; then
-		# By itself, for its table is the result.
+		# By themselves, for their tables are the result.
 		scripts/go.sh test -v -vet=off "${lean[@]}" -count=1 -timeout 3h -run '^TestProof$' ./lab/experiment/ab -proof || failed=1
+		scripts/go.sh test -v -vet=off "${lean[@]}" -count=1 -timeout 3h -run '^TestProof$' ./lab/experiment/why -proof || failed=1
 	fi
 	return "$failed"
 }

@@ -31,11 +31,15 @@ func gains(r result.Result, target, against string) (all []float64) {
 	metric, higher := figureOf(kind)
 	values, base := stats.Values(r, target, kind, metric), stats.Values(r, against, kind, metric)
 	for _, round := range stats.SortedRounds(values) {
+		v := values[round]
 		b, both := base[round]
-		if !both || values[round] <= 0 || b <= 0 {
+		if higher { // a path that stalls, as by an MTU hole, carries nothing
+			v, b = max(v, leastGbits), max(b, leastGbits)
+		}
+		if !both || v <= 0 || b <= 0 {
 			continue
 		}
-		gain := math.Log(values[round] / b)
+		gain := math.Log(v / b)
 		if !higher {
 			gain = -gain
 		}
@@ -55,6 +59,9 @@ func paths(r result.Result) (slow, plain string) {
 	}
 	return slow, plain
 }
+
+// leastGbits is what a path is taken to carry that carries less.
+const leastGbits = 1e-3
 
 // leastGain is so small that nobody asks why.
 const leastGain = 0.02

@@ -62,14 +62,14 @@ func note(res *result.Result, paths []turns.Path, e cause.Evidence) {
 	}
 }
 
-// decisive is the case in which the path loses most against the one beside it: that of transfers, unless round trips are
-// much worse. These vary more, by how soon a core wakes.
+// decisive is the case that is measured: transfers, unless these lose little against the path beside it and round trips are much worse. Round
+// trips vary more, by how soon a core wakes.
 func decisive(e cause.Evidence) string {
-	const muchWorse = 1.3
-	if e.Plain == nil || e.Plain.RRMicros <= 0 || e.Overlay.Gbits <= 0 {
+	const little, muchWorse = 1.1, 1.3
+	if e.Plain == nil || e.Plain.RRMicros <= 0 || e.Slowdown() > little {
 		return caseTCP
 	}
-	if worse := e.Overlay.RRMicros / e.Plain.RRMicros; worse > muchWorse && worse > e.Plain.Gbits/e.Overlay.Gbits {
+	if e.Overlay.RRMicros > muchWorse*e.Plain.RRMicros {
 		return caseRR
 	}
 	return caseTCP

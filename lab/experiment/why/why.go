@@ -87,7 +87,7 @@ const (
 
 // Run measures, writes result and report and prints the summary.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	r := &run{Command: c}
+	r := &run{Command: c, alone: map[int]string{}}
 	plan := turns.Plan{
 		Experiment: Experiment(), Flags: &c.Flags, Rounds: c.Rounds,
 		Roles: []turns.Role{{Name: cause.Client, Place: c.Client}, {Name: cause.Server, Place: c.Server}},
@@ -118,6 +118,7 @@ type run struct {
 	base       []int // numbers of the causes that stay flipped
 	flipped    []int // numbers of those that are flipped now
 	stage      int
+	alone      map[int]string // what causes gained, by number, before another one was flipped
 }
 
 func (r *run) may(c cause.Cause) bool { return len(c.Flips) > 0 && slices.Contains(r.May, c.Setting) }
@@ -290,14 +291,14 @@ const mostStages = 3
 // when the first is gone.
 func (r *run) more(ctx context.Context, s *turns.Sessions, res *result.Result) ([]turns.Step, error) {
 	assess(res)
-	best := -1
-	for i, c := range res.Causes {
-		if c.Proved && c.Against == r.targetOf(r.base) && (best < 0 || c.Share > res.Causes[best].Share) {
-			best = i
-		}
-	}
+	best := r.best(res.Causes)
 	if best < 0 || r.stage == mostStages {
 		return nil, r.end(ctx, s, res)
+	}
+	for i, c := range res.Causes {
+		if c.Proved && i != best && c.Against == r.targetOf(r.base) {
+			r.alone[i+1] = fmt.Sprintf("; without the flip of %s it gains %s too, so it may be the same cost", res.Causes[best].Setting, percent(c))
+		}
 	}
 	r.base = append(r.base, best+1)
 	left := false
@@ -315,8 +316,26 @@ func (r *run) more(ctx context.Context, s *turns.Sessions, res *result.Result) (
 	return r.steps(s), nil
 }
 
+// best is the index of the proved cause of this stage that stays flipped, -1 where there is none: the likeliest of those whose share may
+// be as large as the largest.
+func (r *run) best(causes []result.Cause) int {
+	largest := 0.0
+	isOf := func(c result.Cause) bool { return c.Proved && c.Against == r.targetOf(r.base) }
+	for _, c := range causes {
+		if isOf(c) {
+			largest = max(largest, c.Share)
+		}
+	}
+	return slices.IndexFunc(causes, func(c result.Cause) bool { return isOf(c) && c.Hi >= largest })
+}
+
 // end takes all flips back, and orders the causes: the largest share first, those that were not flipped last.
 func (r *run) end(ctx context.Context, s *turns.Sessions, res *result.Result) error {
+	for i := range res.Causes {
+		if c := &res.Causes[i]; !c.Proved {
+			c.Why += r.alone[i+1]
+		}
+	}
 	slices.SortStableFunc(res.Causes, func(a, b result.Cause) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Share, a.Share))
 	})

@@ -118,16 +118,19 @@ func (e Evidence) roles() (roles []string) {
 	return roles
 }
 
-// slowdown is how many times more the plain path carries; 1 where it is not known.
-func (e Evidence) slowdown() float64 {
-	if e.Plain == nil || e.Plain.Gbits <= 0 || e.Overlay.Gbits <= 0 {
+// leastGbits is what a path that stalls is taken to carry.
+const leastGbits = 1e-3
+
+// Slowdown is how many times more the plain path carries; 1 where it is not known.
+func (e Evidence) Slowdown() float64 {
+	if e.Plain == nil || e.Plain.Gbits <= 0 {
 		return 1
 	}
-	return e.Plain.Gbits / e.Overlay.Gbits
+	return e.Plain.Gbits / max(e.Overlay.Gbits, leastGbits)
 }
 
 // devices are the interfaces of the path at an end, topmost first: what it leaves by, the tunnels that are ports of that
-// bridge, what is below these, and the underlays.
+// bridge, what is below these, and the underlays. A veth leads to a bridge of the same host, as far as is known.
 func (e End) devices() (all []*facts.Interface) {
 	add := func(name string) {
 		i, ok := e.Facts.Interface(name)
@@ -138,7 +141,7 @@ func (e End) devices() (all []*facts.Interface) {
 	add(e.Device)
 	for n := 0; n < len(all); n++ { // which grows
 		for j := range e.Facts.Interfaces {
-			if i := &e.Facts.Interfaces[j]; i.Master == all[n].Name && i.VNI != 0 {
+			if i := &e.Facts.Interfaces[j]; i.VNI != 0 && (i.Master == all[n].Name || n == 0 && all[n].Kind == "veth" && i.Master != "") {
 				add(i.Name)
 			}
 		}

@@ -96,7 +96,7 @@ const muchSlower = 1.5
 // receiveOffloadOff is GRO of the receiver that is off. Veths come so, and mostly get segments from their peers.
 func receiveOffloadOff(e Evidence) (all []Cause) {
 	for _, i := range e.Ends[Server].devices() {
-		if !can(i, "rx-gro", false) || i.Kind == "veth" && e.slowdown() < muchSlower {
+		if !can(i, "rx-gro", false) || i.Kind == "veth" && e.Slowdown() < muchSlower {
 			continue
 		}
 		likelihood := 0.6
@@ -113,7 +113,7 @@ func receiveOffloadOff(e Evidence) (all []Cause) {
 
 // slowChecksum is a tunnel device of the sender that leaves checksums to what is below it, which is slow at it or wrong.
 func slowChecksum(e Evidence) (all []Cause) {
-	if e.slowdown() < muchSlower {
+	if e.Slowdown() < muchSlower {
 		return nil
 	}
 	for _, i := range e.Ends[Client].devices() {
@@ -121,7 +121,7 @@ func slowChecksum(e Evidence) (all []Cause) {
 			all = append(all, Cause{
 				Setting: "offload", Object: Client + ":" + i.Name + ":tx-checksum-ip-generic", Likelihood: 0.5,
 				Flips: []Flip{feature(Client, i, "tx-checksum-ip-generic", false)},
-				Why:   fmt.Sprintf("the overlay carries %.2g times less, and %s leaves inner checksums to what is below it, which some kernels and adapters are slow at, or wrong (projectcalico/calico#11435)", e.slowdown(), i.Name),
+				Why:   fmt.Sprintf("the overlay carries %.2g times less, and %s leaves inner checksums to what is below it, which some kernels and adapters are slow at, or wrong (projectcalico/calico#11435)", e.Slowdown(), i.Name),
 			})
 		}
 	}
