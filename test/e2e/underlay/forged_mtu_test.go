@@ -103,7 +103,8 @@ func TestForgedReportsUnanswered(t *testing.T) {
 	end := n.flood(n.forged(t, 576))
 	n.Fact("edge1 obeys as far as it must", func() error { return pathMTU(n.Network, "edge1", 1280+50, "reported by ICMP") })
 	n.Transfers(len(harness.Content), harness.Ways(n.red1, n.red2)...)
-	n.Must(errors.Join(end(), pathMTU(n.Network, "edge1", 1280+50, "reported by ICMP"), reportsBecame(n.Network, "edge1", "unconfirmed")))
+	n.Must(errors.Join(end(), pathMTU(n.Network, "edge1", 1280+50, "reported by ICMP")))
+	n.Fact("a report was not confirmed", func() error { return reportsBecame(n.Network, "edge1", "unconfirmed") })
 	n.NoDrops("too-big")
 }
 
