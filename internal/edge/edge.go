@@ -180,9 +180,9 @@ func (e *edge) reconcileBy(observe func(host.Want) (host.State, error)) {
 		e.faults.Report(applyTables, err)
 		return
 	}
-	was := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
+	was := appliedProblems(e)
 	came, err := e.apply(planned)
-	now := slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
+	now := appliedProblems(e)
 	for _, what := range e.state.dp.Links.OlderPins() {
 		e.log.Info("pins of a previous process", "what", what)
 	}

@@ -113,7 +113,7 @@ const compareEach = 3
 // compareAgain does so without an event, at each look while something is wrong.
 func compareAgain(e *edge) {
 	e.looks++
-	if e.looks%compareEach == 0 || len(e.problems)+len(e.writer.InForce().Paths.Problems)+len(e.role.Problems())+len(e.faults.Problems(faultSeverity)) > 0 {
+	if e.looks%compareEach == 0 || len(appliedProblems(e))+len(e.faults.Problems(faultSeverity)) > 0 {
 		e.reconcile()
 	}
 }

@@ -13,10 +13,15 @@ import (
 	"github.com/selvage/selvage/internal/transaction"
 )
 
+// appliedProblems are those of the tables and paths in force, and of the role as a gateway.
+func appliedProblems(e *edge) []problem.Problem {
+	return slices.Concat(e.problems, e.writer.InForce().Paths.Problems, e.role.Problems())
+}
+
 // allProblems are those of the tables, the paths and of what is tried again. mu is held.
 func (e *edge) allProblems() []problem.Problem {
 	problems := slices.Concat(
-		e.problems, e.writer.InForce().Paths.Problems, e.role.Problems(), e.alarms.balance.Problems(), e.alarms.limits.Problems(),
+		appliedProblems(e), e.alarms.balance.Problems(), e.alarms.limits.Problems(),
 		e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.bgp.Problems(), e.watchedProblems(),
 	)
 	return append(problems, e.faults.Problems(faultSeverity)...)
