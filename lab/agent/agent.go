@@ -170,7 +170,7 @@ func (a *agent) look(m message) (any, error) {
 	case opExamine:
 		return a.examine()
 	case opEvidence:
-		return readEvidence(a.ctx)
+		return readEvidence(a.ctx), nil
 	case opRoute:
 		return with(m, route)
 	case opAdapter:

@@ -69,12 +69,13 @@ func (s *Session) Evidence(ctx context.Context) (e Evidence, err error) {
 // evidenceSysctls are those that send bridged frames through netfilter.
 var evidenceSysctls = []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables", "net.bridge.bridge-nf-call-arptables"}
 
-func readEvidence(ctx context.Context) (e Evidence, err error) {
+func readEvidence(ctx context.Context) (e Evidence) {
 	unknown := func(what string, err error) {
 		if err != nil {
 			e.Unknown = append(e.Unknown, fmt.Sprintf("%s: %v", what, err))
 		}
 	}
+	var err error
 	e.Qdiscs, err = readQdiscs()
 	unknown("queueing disciplines", err)
 	e.Chains, err = readChains(ctx)
@@ -88,7 +89,7 @@ func readEvidence(ctx context.Context) (e Evidence, err error) {
 			unknown(name, err)
 		}
 	}
-	return e, nil
+	return e
 }
 
 // Of rtnetlink(7) and linux/pkt_sched.h.
@@ -105,7 +106,7 @@ const (
 	rootHandle   = 0xffffffff
 )
 
-// defaultQdiscs have no settings that slow a path.
+// isDefaultQdisc is of those that have no settings which slow a path.
 func isDefaultQdisc(kind string) bool {
 	return kind == "noqueue" || kind == "pfifo_fast" || kind == "mq" || kind == "clsact" || kind == "ingress"
 }

@@ -24,12 +24,18 @@ func Name(d result.Device, s result.DeviceSeries) string {
 	return d.Command
 }
 
+// Failed says how many questions a box did not answer, if it is any.
+func Failed(d result.Device) []result.Finding {
+	if d.Failed == 0 {
+		return nil
+	}
+	return []result.Finding{{Topic: "Watched", Text: fmt.Sprintf("%d of %d questions to %s failed; the first: %s.", d.Failed, d.Asked, d.Place, d.Error)}}
+}
+
 // Findings say what boxes did not answer, and how their figures changed over the run.
 func Findings(devices []result.Device) (all []result.Finding) {
 	for _, d := range devices {
-		if d.Failed > 0 {
-			all = append(all, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%d of %d questions to %s failed; the first: %s.", d.Failed, d.Asked, d.Place, d.Error)})
-		}
+		all = append(all, Failed(d)...)
 		for _, s := range d.Series {
 			if len(s.Values) == 0 {
 				continue

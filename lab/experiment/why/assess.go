@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/selvage/selvage/lab/experiment/why/cause"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -34,7 +35,7 @@ func gains(r result.Result, target, against string) (all []float64) {
 		v := values[round]
 		b, both := base[round]
 		if higher { // a path that stalls, as by an MTU hole, carries nothing
-			v, b = max(v, leastGbits), max(b, leastGbits)
+			v, b = max(v, cause.LeastGbits), max(b, cause.LeastGbits)
 		}
 		if !both || v <= 0 || b <= 0 {
 			continue
@@ -59,9 +60,6 @@ func paths(r result.Result) (slow, plain string) {
 	}
 	return slow, plain
 }
-
-// leastGbits is what a path is taken to carry that carries less.
-const leastGbits = 1e-3
 
 // leastGain is so small that nobody asks why.
 const leastGain = 0.02

@@ -289,9 +289,7 @@ func (e evidence) latency() (out []result.Finding) {
 // devices compares what the boxes said during transfers over each path.
 func (e evidence) devices() (out []result.Finding) {
 	for _, d := range e.Devices {
-		if d.Failed > 0 {
-			out = append(out, result.Finding{Topic: "Watched", Text: fmt.Sprintf("%d of %d questions to %s failed; the first: %s.", d.Failed, d.Asked, d.Place, d.Error)})
-		}
+		out = append(out, watch.Failed(d)...)
 		for _, s := range d.Series {
 			var words []string
 			for _, name := range stats.Names(e.Result) {

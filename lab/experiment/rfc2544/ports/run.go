@@ -118,7 +118,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		Pace: pace, Outcome: outcome,
 		Take: func(ctx context.Context, s step) (result.Sample, error) { return c.take(ctx, site, s, t), nil },
 	}
-	asked := c.Boxes.Start(ctx, place.Options{Version: console.Version, SSH: strings.Fields(c.SSH)}, began)
+	asked := c.Boxes.Start(ctx, place.Connection{SSH: c.SSH}.Options(console.Version, console.Password), began)
 	err = taking.All(ctx, steps, &r, progress)
 	r.Devices = asked.End()
 	r.Parameters["neighbours_answered"] = result.Count(int(site.answered())).Explained("requests by ARP and neighbour discovery")

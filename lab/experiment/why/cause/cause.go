@@ -118,15 +118,15 @@ func (e Evidence) roles() (roles []string) {
 	return roles
 }
 
-// leastGbits is what a path that stalls is taken to carry.
-const leastGbits = 1e-3
+// LeastGbits is what a path is taken to carry that carries less: one that stalls carries nothing.
+const LeastGbits = 1e-3
 
 // Slowdown is how many times more the plain path carries; 1 where it is not known.
 func (e Evidence) Slowdown() float64 {
 	if e.Plain == nil || e.Plain.Gbits <= 0 {
 		return 1
 	}
-	return e.Plain.Gbits / max(e.Overlay.Gbits, leastGbits)
+	return e.Plain.Gbits / max(e.Overlay.Gbits, LeastGbits)
 }
 
 // devices are the interfaces of the path at an end, topmost first: what it leaves by, the tunnels that are ports of that
