@@ -164,7 +164,7 @@ func (s *site) goes(to netip.Addr) (way string, from, dest netip.Addr) {
 // find reads what has come for a UDP datagram to a port.
 func find(f *harness.Frames, port uint16) (src, dst netip.Addr, ok bool) {
 	for {
-		frame, err := f.Next(time.Now().Add(5 * time.Millisecond))
+		frame, err := f.Waiting()
 		if err != nil {
 			return src, dst, false
 		}

@@ -70,8 +70,8 @@ func (f *Frames) Next(deadline time.Time) ([]byte, error) {
 	if err := f.File.SetReadDeadline(deadline); err != nil {
 		return nil, err
 	}
-	b := make([]byte, 1<<17)
 	if f.Tap {
+		b := make([]byte, frameRoom)
 		size, err := f.File.Read(b)
 		return b[:max(0, size)], err
 	}
@@ -79,14 +79,35 @@ func (f *Frames) Next(deadline time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var size, more int
-	control := make([]byte, 128)
+	var frame []byte
 	var failed error
 	err = conn.Read(func(fd uintptr) bool {
-		size, more, _, _, failed = unix.Recvmsg(int(fd), b, control, 0)
+		frame, failed = readFrame(fd)
 		return !errors.Is(failed, unix.EAGAIN)
 	})
-	if err = errors.Join(err, failed); err != nil {
+	return frame, errors.Join(err, failed)
+}
+
+// Waiting takes the next frame that has come already at a packet socket; its error is
+// unix.EAGAIN where none has. A deadline that is near is no way to ask: on a busy machine it
+// passes before the socket is looked at.
+func (f *Frames) Waiting() (frame []byte, err error) {
+	conn, err := f.File.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { frame, failed = readFrame(fd) })
+	return frame, errors.Join(err, failed)
+}
+
+const frameRoom = 1 << 17
+
+// readFrame takes a frame from a packet socket that does not block.
+func readFrame(fd uintptr) ([]byte, error) {
+	b, control := make([]byte, frameRoom), make([]byte, 128)
+	size, more, _, _, err := unix.Recvmsg(int(fd), b, control, 0)
+	if err != nil {
 		return nil, err
 	}
 	return retag(b[:size], control[:more])
