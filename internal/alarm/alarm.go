@@ -33,11 +33,8 @@ type Options struct {
 	Report func(what string, err error)
 }
 
-// idleEvery is the time between two calls of each where it has nothing to do.
-const idleEvery = time.Second
-
 // sweepEvery calls sweep until ctx ends: two of those are least apart, or more where they cost much. Between them it calls
-// each, seldom while that has nothing to do; nil is nothing. timing names the fault of a clock that cannot be read.
+// each while that has something to do, and with them else; nil is nothing. timing names the fault of a clock that cannot be read.
 func (o Options) sweepEvery(ctx context.Context, least time.Duration, timing string, each func() (busy bool), sweep func()) {
 	tick := time.NewTimer(LogEvery)
 	defer tick.Stop()
@@ -58,11 +55,8 @@ func (o Options) sweepEvery(ctx context.Context, least time.Duration, timing str
 			notBefore = begin.Add(max(least, TimeShare*took))
 		}
 		next := time.Until(notBefore)
-		switch {
-		case busy:
+		if busy {
 			next = LogEvery
-		case each != nil:
-			next = min(next, idleEvery)
 		}
 		tick.Reset(max(next, min(least, LogEvery)))
 	}

@@ -65,7 +65,7 @@ func turns(r *api.CacheRates, caches []api.CacheInfo, seconds float64) bool {
 
 // Flows are the cached decisions.
 type Flows interface {
-	Stats() (datapath.Stats, error)
+	Totals() (datapath.Stats, error) // with entries as of the last ageing: this watch walks no table
 }
 
 // FlowCache watches over the flow cache.
@@ -89,7 +89,7 @@ func (f *FlowCache) Look(config overlay.FlowCache, flows Flows) {
 	if config.Enabled { // off is no matter of readings
 		var stats datapath.Stats
 		took, err := Timed(func() (err error) {
-			stats, err = flows.Stats()
+			stats, err = flows.Totals()
 			return err
 		})
 		f.o.Report(WatchFlowCache, err)

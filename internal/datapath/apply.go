@@ -34,7 +34,9 @@ func (d *Datapath) restore() error {
 func (d *Datapath) readNumbers() error {
 	d.numbers.vports = make([]bpfVport, d.numbers.maps.Vports.MaxEntries())
 	d.numbers.segments = make([]bpfSegment, d.numbers.maps.Segments.MaxEntries())
-	return errors.Join(readArray(d.numbers.maps.Vports, d.numbers.vports), readArray(d.numbers.maps.Segments, d.numbers.segments))
+	err := errors.Join(readArray(d.numbers.maps.Vports, d.numbers.vports), readArray(d.numbers.maps.Segments, d.numbers.segments))
+	d.numbers.lookReached()
+	return err
 }
 
 func newNames() names {

@@ -138,7 +138,7 @@ func (as *assigner) assignSegment(s overlay.Segment, previous map[string]uint32)
 	same := as.numbers.isSegment(s)
 	id, ok := previous[s.Name]
 	if !ok || !same(id, as.numbers.segments[id]) {
-		id, ok = findSlot(as.numbers.segments, same)
+		id, ok = findSlot(as.numbers.givenSegments(), same)
 	}
 	if !ok {
 		id, ok = find(as.numbers.segments, func(e bpfSegment) bool { return e.Used == 0 })
@@ -146,6 +146,7 @@ func (as *assigner) assignSegment(s overlay.Segment, previous map[string]uint32)
 	if !ok {
 		return fmt.Errorf("segment %s: the table of %d segments is full", s.Name, len(as.numbers.segments)-1)
 	}
+	as.numbers.reached.segments = max(as.numbers.reached.segments, int(id)+1)
 	if as.numbers.segments[id].Used == 0 {
 		as.fresh.segments[id] = true
 		as.limits.clearUsage(segmentOwner + id)
@@ -176,7 +177,7 @@ func gatewayMACOf(s overlay.Segment) (mac overlay.MAC) {
 // vportSlots finds entries of ports and paths, and free ones.
 type vportSlots struct {
 	taken map[bpfVport]uint32 // by what tells one from others
-	free  []uint32            // the least last
+	next  uint32              // no less one is free
 }
 
 // slotOf is what tells an entry from others: a port is known again by its interface, VLAN and segment: in another
@@ -189,15 +190,24 @@ func slotOf(e *bpfVport) bpfVport {
 }
 
 func (nu *numbers) vportSlots() *vportSlots {
-	slots := &vportSlots{taken: make(map[bpfVport]uint32)}
-	for id := len(nu.vports) - 1; id > 0; id-- { // 0 stands for "none"
-		if nu.vports[id].Kind == bpfVportKindVPORT_NONE {
-			slots.free = append(slots.free, uint32(id))
-		} else {
-			slots.taken[slotOf(&nu.vports[id])] = uint32(id)
+	slots := &vportSlots{taken: make(map[bpfVport]uint32), next: 1} // 0 stands for "none"
+	given := nu.givenVports()
+	for id := range given {
+		if given[id].Kind != bpfVportKindVPORT_NONE {
+			slots.taken[slotOf(&given[id])] = uint32(id)
 		}
 	}
 	return slots
+}
+
+// free is the least free number.
+func (s *vportSlots) free(vports []bpfVport) (id uint32, ok bool) {
+	for ; int(s.next) < len(vports); s.next++ {
+		if vports[s.next].Kind == bpfVportKindVPORT_NONE {
+			return s.next, true
+		}
+	}
+	return 0, false
 }
 
 func (s *vportSlots) has(slot bpfVport) bool {
@@ -210,16 +220,16 @@ func (as *assigner) assignVport(want bpfVport, name string, slots *vportSlots) (
 	if id, ok := slots.taken[want]; ok {
 		return id, nil
 	}
-	if len(slots.free) == 0 {
+	id, ok := slots.free(as.numbers.vports)
+	if !ok {
 		return 0, fmt.Errorf("%s: the table of %d ports and remotes is full", name, len(as.numbers.vports)-1)
 	}
-	id := slots.free[len(slots.free)-1]
 	if err := as.traffic.clearTraffic(id); err != nil {
 		return 0, err
 	}
-	slots.free = slots.free[:len(slots.free)-1]
 	slots.taken[want] = id
 	as.numbers.vports[id] = want
+	as.numbers.reached.vports = max(as.numbers.reached.vports, int(id)+1)
 	as.fresh.vports[id] = true
 	as.limits.clearUsage(id)
 	return id, nil
@@ -230,7 +240,7 @@ func (as *assigner) hasSuperseded() bool {
 	if len(as.numbers.names.ports)+len(as.numbers.names.pathIDs) < len(as.numbers.vportSlots().taken) {
 		return true
 	}
-	for id := range as.numbers.segments {
+	for id := range as.numbers.givenSegments() {
 		if _, ok := as.numbers.names.segments[uint32(id)]; !ok && as.numbers.segments[id].Used != 0 {
 			return true
 		}

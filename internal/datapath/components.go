@@ -27,10 +27,35 @@ type numbers struct {
 	names    names
 	vports   []bpfVport // by end id; 0 is never used
 	segments []bpfSegment
+	reached  reached
 	routers  []bpfRouter
 	egresses []bpfEgressPolicy         // by number; 0 is never used. Egress.changing is held while they change
 	edges    map[netip.Addr]netip.Addr // remote's address → its first
 	underway underway
+}
+
+// reached is how many of the numbers of ends and segments have ever been given, from 0 on: what is looked for among those in
+// use is not looked for among all that there could be. The least free number is given first.
+type reached struct{ vports, segments int }
+
+// givenVports are the ends up to the last that was ever given.
+func (nu *numbers) givenVports() []bpfVport { return nu.vports[:nu.reached.vports] }
+
+// givenSegments are likewise.
+func (nu *numbers) givenSegments() []bpfSegment { return nu.segments[:nu.reached.segments] }
+
+// lookReached begins with what the tables have.
+func (nu *numbers) lookReached() {
+	for id := range nu.vports {
+		if nu.vports[id].Kind != bpfVportKindVPORT_NONE {
+			nu.reached.vports = id + 1
+		}
+	}
+	for id := range nu.segments {
+		if nu.segments[id].Used != 0 {
+			nu.reached.segments = id + 1
+		}
+	}
 }
 
 // names gives the model's words for numbers in the maps.

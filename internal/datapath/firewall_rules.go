@@ -198,7 +198,7 @@ func (fw *Firewall) Policed() bool { return fw.policy != nil }
 
 // anyPoliced reports whether a port has a firewall in the data path now.
 func (fw *Firewall) anyPoliced() bool {
-	return slices.ContainsFunc(fw.numbers.vports, func(e bpfVport) bool { return e.Flags&bpfVportFlagsVPORT_FIREWALL != 0 })
+	return slices.ContainsFunc(fw.numbers.givenVports(), func(e bpfVport) bool { return e.Flags&bpfVportFlagsVPORT_FIREWALL != 0 })
 }
 
 // guard marks a port for the firewall. Programs that were loaded without one keep a

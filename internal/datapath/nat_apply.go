@@ -204,7 +204,9 @@ func (eg *Egress) writeEgresses(p *egressPlan) (changed map[uint32]bool, err err
 			return nil, err
 		}
 	}
-	eg.freePool()
+	if len(p.entries) > 0 {
+		eg.freePool()
+	}
 	changed = map[uint32]bool{}
 	for _, id := range keysOf(p.entries) {
 		e := p.entries[id]

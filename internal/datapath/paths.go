@@ -95,7 +95,7 @@ func (nu *numbers) losesPaths() bool {
 	for _, id := range nu.names.pathIDs {
 		kept[id] = true
 	}
-	for id := range nu.vports {
+	for id := range nu.givenVports() {
 		if v := &nu.vports[id]; v.Kind == bpfVportKindVPORT_TEP && !kept[uint32(id)] && nu.edges[addrOf(v.Addr.W)].IsValid() {
 			return true
 		}

@@ -417,7 +417,7 @@ func (fl *Flows) ageFlows(now uint64) error {
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
 		} else {
-			found[ownerIndex(uint32(f.Decision.In))]++
+			found.add(uint32(f.Decision.In))
 		}
 	})
 	if err != nil {

@@ -107,7 +107,9 @@ func (r *Reader) open() error {
 	nu.vports = make([]bpfVport, nu.maps.Vports.MaxEntries())
 	nu.segments = make([]bpfSegment, nu.maps.Segments.MaxEntries())
 	nu.routers = make([]bpfRouter, nu.maps.Routers.MaxEntries())
-	return errors.Join(readArray(nu.maps.Vports, nu.vports), readArray(nu.maps.Segments, nu.segments), readArray(nu.maps.Routers, nu.routers))
+	err = errors.Join(readArray(nu.maps.Vports, nu.vports), readArray(nu.maps.Segments, nu.segments), readArray(nu.maps.Routers, nu.routers))
+	nu.lookReached()
+	return err
 }
 
 // tagsOf are the names of the maps that assign gives to structs.

@@ -15,10 +15,8 @@ import (
 const usageStride = (unsafe.Sizeof(bpfLimitUsage{}) + 7) &^ 7
 
 // usage is what an owner has taken, as the programs have it.
-func (li *Limits) usage(owner uint32) *bpfLimitUsage { return li.usageAt(ownerIndex(owner)) }
-
-func (li *Limits) usageAt(index uint32) *bpfLimitUsage {
-	return (*bpfLimitUsage)(unsafe.Pointer(&li.usages[uintptr(index)*usageStride]))
+func (li *Limits) usage(owner uint32) *bpfLimitUsage {
+	return (*bpfLimitUsage)(unsafe.Pointer(&li.usages[uintptr(ownerIndex(owner))*usageStride]))
 }
 
 // clearUsage starts what is counted of a number's new owner at zero. The entries of the former
@@ -95,8 +93,8 @@ func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) e
 	err := walk(t.Map, func(k K, v V) {
 		n++
 		if l := t.learned(&k, &v); l.owner != 0 {
-			found[ownerIndex(l.owner)]++
-			found[ownerIndex(segmentOwner+l.segment)]++
+			found.add(l.owner)
+			found.add(segmentOwner + l.segment)
 		}
 		do(k, v)
 	})
@@ -108,21 +106,38 @@ func recount[K comparable, V any](ho *Hosts, t hostTable[K, V], do func(K, V)) e
 	return ho.limits.findLargest(t.count)
 }
 
-// beginRecount is where to count the entries of each owner, by ownerIndex: what owners are said to have, negated.
+// recounted are by how many entries owners have more than they are said to have.
+type recounted struct{ vports, segments []int32 }
+
+// beginRecount is where to count the entries of each owner whose number was ever given: what they are said to have, negated.
 // The data path goes on counting meanwhile.
-func (li *Limits) beginRecount(count bpfLimitedCount) (found []int32) {
-	found = make([]int32, li.maps.OwnerUsages.MaxEntries())
-	for index := range found {
-		found[index] = -atomic.LoadInt32(&li.usageAt(uint32(index)).Used[count])
-	}
-	return found
+func (li *Limits) beginRecount(count bpfLimitedCount) recounted {
+	r := recounted{make([]int32, li.numbers.reached.vports), make([]int32, li.numbers.reached.segments)}
+	r.each(func(owner uint32, n *int32) { *n = -atomic.LoadInt32(&li.usage(owner).Used[count]) })
+	return r
 }
 
-func (li *Limits) endRecount(count bpfLimitedCount, found []int32) {
-	for index, n := range found {
-		if n != 0 {
-			atomic.AddInt32(&li.usageAt(uint32(index)).Used[count], n)
-		}
+func (li *Limits) endRecount(count bpfLimitedCount, r recounted) {
+	r.each(func(owner uint32, n *int32) { li.addUsed(owner, count, *n) })
+}
+
+func (r recounted) each(do func(owner uint32, n *int32)) {
+	for id := range r.vports {
+		do(uint32(id), &r.vports[id])
+	}
+	for id := range r.segments {
+		do(segmentOwner+uint32(id), &r.segments[id])
+	}
+}
+
+// add counts an entry. One that a former process left to a number which nobody has had since is counted when somebody has.
+func (r recounted) add(owner uint32) {
+	list := r.vports
+	if owner&segmentOwner != 0 {
+		list, owner = r.segments, owner&^segmentOwner
+	}
+	if int(owner) < len(list) {
+		list[owner]++
 	}
 }
 
@@ -130,7 +145,7 @@ func (li *Limits) endRecount(count bpfLimitedCount, found []int32) {
 // is full.
 func (li *Limits) findLargest(count bpfLimitedCount) error {
 	largest, most := uint32(0), uint32(0)
-	for owner := range uint32(len(li.numbers.vports)) {
+	for owner := range uint32(li.numbers.reached.vports) {
 		if n := li.used(owner, count); n > most {
 			largest, most = owner, n
 		}

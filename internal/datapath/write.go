@@ -366,7 +366,7 @@ func (po *Ports) pruneVports() error {
 	for _, id := range po.numbers.names.pathIDs {
 		live[id] = true
 	}
-	for id := range po.numbers.vports {
+	for id := range po.numbers.givenVports() {
 		if po.numbers.vports[id].Kind == bpfVportKindVPORT_NONE || live[uint32(id)] {
 			continue
 		}
@@ -384,7 +384,7 @@ func (po *Ports) pruneVports() error {
 }
 
 func (po *Ports) pruneSegments() error {
-	for id := range po.numbers.segments {
+	for id := range po.numbers.givenSegments() {
 		if _, ok := po.numbers.names.segments[uint32(id)]; ok || po.numbers.segments[id].Used == 0 {
 			continue
 		}

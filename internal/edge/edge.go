@@ -61,6 +61,8 @@ type edge struct {
 	liveness  *liveness.Watch
 	alarms    alarms
 	looks     int               // by the clock, since the start
+	wrong     []problem.Problem // at the last of them
+	wrongFor  int               // looks after the first of that
 	problems  []problem.Problem // of the last reconciliation
 	faults    *fault.Faults
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/transaction"
@@ -107,13 +108,20 @@ func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, 
 	return false, nil
 }
 
-// compareEach is after how many looks all is compared again where nothing is wrong.
+// compareEach is after how many looks all is compared again where nothing is wrong, or still the same after as many.
 const compareEach = 3
 
-// compareAgain does so without an event, at each look while something is wrong.
+// compareAgain does so without an event. What is wrong may be mended by trying again, so that it is tried at each look; what
+// has stood for some looks is waited for as seldom as what an event did not tell.
 func compareAgain(e *edge) {
 	e.looks++
-	if e.looks%compareEach == 0 || len(appliedProblems(e))+len(e.faults.Problems(faultSeverity)) > 0 {
+	wrong := append(appliedProblems(e), e.faults.Problems(faultSeverity)...)
+	if slices.Equal(wrong, e.wrong) {
+		e.wrongFor++
+	} else {
+		e.wrong, e.wrongFor = wrong, 0
+	}
+	if e.looks%compareEach == 0 || len(wrong) > 0 && e.wrongFor < compareEach {
 		e.reconcile()
 	}
 }
