@@ -141,7 +141,7 @@ func checks() []check {
 	return []check{
 		checkRemotes, checkMTU, checkPorts, checkHeadroom, checkOffloads, checkChecksums, checkUDPPorts,
 		checkEntropy, checkHashing, checkQueues, checkInterrupts, checkRings, checkPause, checkDrops, checkSoftnet,
-		checkEdges, checkThreads, checkGovernor, checkLocality, checkBonds, checkPCIe, checkCapacity,
+		checkEdges, checkPods, checkThreads, checkGovernor, checkLocality, checkBonds, checkPCIe, checkCapacity,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/selvage/selvage/internal/cilium"
 	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/internal/host"
 )
@@ -19,7 +20,9 @@ type Inventory struct {
 	Bridges   []Bridge  `json:"bridges"`
 	Edges     []Edge    `json:"edges"`
 	Softnet   []Softnet `json:"softnet"`
-	Unknown   []Unknown `json:"unknown"`
+	// HostRouting is how Cilium forwards packets of pods, "" where there is no Cilium.
+	HostRouting cilium.Mode `json:"cilium_host_routing,omitempty"`
+	Unknown     []Unknown   `json:"unknown"`
 }
 
 // Role is what a link is to the overlays of the host.

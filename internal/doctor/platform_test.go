@@ -5,6 +5,8 @@ import (
 	"math"
 	"net/netip"
 	"testing"
+
+	"github.com/selvage/selvage/internal/cilium"
 )
 
 func mapped6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", i+2)) }
@@ -19,6 +21,17 @@ func TestPlatform(t *testing.T) {
 		{"governor that governs itself", func(inv *Inventory) {
 			inv.Machine.Governors, inv.Machine.FreqDriver = map[string]int{"powersave": 16}, "intel_pstate"
 		}, "governor", Note, "host", "driver intel_pstate", []string{"cpupower frequency-set -g performance"}},
+		{"BPF host routing", func(inv *Inventory) { inv.HostRouting = cilium.BPF },
+			"pod-routing", Note, "host", "host routing BPF", nil},
+		{"BPF host routing where pods are steered", func(inv *Inventory) {
+			inv.HostRouting = cilium.BPF
+			steering := Link{}
+			steering.Name, steering.Kind, steering.MTU = PodLink, "veth", 1450
+			inv.Links = append(inv.Links, steering)
+		}, "pod-routing", Fault, "host", "no egress policy holds for pods of this node", []string{
+			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bpf.hostLegacyRouting=true",
+			"kubectl -n kube-system rollout restart daemonset/cilium",
+		}},
 		{"few cores", func(inv *Inventory) { inv.Machine.CPUs = inv.Machine.CPUs[:4] },
 			"cores", Note, "host", "4 CPUs", nil},
 		{"far interrupts", func(inv *Inventory) { inv.on("eth0").IRQs[2].Affinity = []int{9} },

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/selvage/selvage/internal/cilium"
 	"github.com/selvage/selvage/internal/host"
 )
 
@@ -41,6 +42,7 @@ type Sources struct {
 	Adapters  Adapters
 	Vswitch   Vswitch
 	Edges     Edges
+	Cilium    string // socket of its agent
 }
 
 // Read takes an inventory. If name is not empty, only that interface and the
@@ -65,6 +67,9 @@ func Read(ctx context.Context, s Sources, name string) (Inventory, error) {
 	inv.addKernel()
 	inv.addVswitch(ctx, s.Vswitch)
 	inv.addEdges(ctx, s.Edges, s.Proc)
+	if inv.HostRouting, err = cilium.HostRouting(ctx, s.Cilium); err != nil {
+		inv.unknown("how Cilium routes packets of pods", "%v", err)
+	}
 	if err := inv.addPaths(s.Network); err != nil {
 		return inv, err
 	}

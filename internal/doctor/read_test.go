@@ -153,7 +153,7 @@ func (w *world) remove(path string) {
 func (w *world) read(name string) (Inventory, error) {
 	return Read(w.t.Context(), Sources{
 		Sys: filepath.Join(w.root, "sys"), Proc: filepath.Join(w.root, "proc"),
-		Network: fakeNetwork{w.inv, w.routing}, Adapters: fakeAdapters{w.inv}, Vswitch: w.ovs, Edges: w.edges,
+		Network: fakeNetwork{w.inv, w.routing}, Adapters: fakeAdapters{w.inv}, Vswitch: w.ovs, Edges: w.edges, Cilium: filepath.Join(w.root, "cilium.sock"),
 	}, name)
 }
 
@@ -234,6 +234,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 		w.remove(path)
 	}
 	w.plant("sys/class/net/eth0/ifindex", "77")
+	w.plant("cilium.sock", "of nobody")
 	w.inv.on("eth0").NIC = nil
 	w.ovs.err, w.edges.err = errors.New("ovs-vsctl: nobody is home"), errors.New("run it as root")
 	r := w.report("")
@@ -249,7 +250,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"CPU frequency governor", "CPUs", "NUMA nodes", "Open vSwitch", "edges", "ephemeral port range", "hyper-threading",
+		"CPU frequency governor", "CPUs", "NUMA nodes", "Open vSwitch", "edges", "ephemeral port range", "how Cilium routes packets of pods", "hyper-threading",
 		"interrupts", "kernel version", "memory", "receive packet steering of eth0", "ring sizes of eth0", "softnet statistics", "sysctls",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,6 +1,9 @@
 package doctor
 
-import "github.com/selvage/selvage/internal/host"
+import (
+	"github.com/selvage/selvage/internal/cilium"
+	"github.com/selvage/selvage/internal/host"
+)
 
 // machineSources are the sources of this machine.
 type machineSources struct {
@@ -23,7 +26,7 @@ func open(runtimeDir string) (*machineSources, error) {
 	return &machineSources{
 		Sources: Sources{
 			Sys: "/sys", Proc: "/proc", Etc: "/etc",
-			Network: survey, Adapters: tools, Vswitch: newVsctl(), Edges: sockets{runtimeDir},
+			Network: survey, Adapters: tools, Vswitch: newVsctl(), Edges: sockets{runtimeDir}, Cilium: cilium.Socket,
 		},
 		survey: survey, tools: tools,
 	}, nil

@@ -51,7 +51,7 @@ type EgressNodeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ConditionReady is true when an edge runs on the node and has taken its configuration.
+// ConditionReady is true when an edge runs on the node and has taken its configuration, and packets of pods can be led to it.
 const ConditionReady = "Ready"
 
 // Reasons of ConditionReady on a node whose spec says leave.
@@ -59,6 +59,10 @@ const (
 	ReasonLeaving = "Leaving" // the message says what is in the way
 	ReasonLeft    = "Left"    // nothing leads to the edge any more
 )
+
+// ReasonHostRouting is of ConditionReady where the CNI plugin forwards packets of pods past the node's routing, or does not say whether
+// it does. No policy is programmed for pods of the node then.
+const ReasonHostRouting = "HostRouting"
 
 // ReasonPassword is of ConditionReady, and of a gateway's ConditionAccepted, where a password of BGP cannot be used. The message names its
 // Secret. What was in force before stays.

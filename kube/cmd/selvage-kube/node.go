@@ -96,6 +96,7 @@ type agentCmd struct {
 	MTU         int            `default:"1450" help:"MTU of tunnels: that of the nodes' network less 50 bytes, or 70 with IPv6."`
 	Socket      string         `default:"${socket}" placeholder:"FILE" help:"Socket where the CNI plugin asks."`
 	State       string         `default:"${state}" placeholder:"DIR" help:"Folder, the same in the node's file system, of what the CNI plugin knows while there is no agent."`
+	Cilium      string         `placeholder:"FILE" help:"Socket of the node's Cilium agent, which is asked how it forwards packets of pods: past the node's routing no policy holds. It is not asked without."`
 	Sysctls     string         `default:"/proc/sys" placeholder:"DIR" help:"Where the node's /proc/sys may be written; that of a container may not."`
 	chaining
 	steering
@@ -121,6 +122,6 @@ func (a *agentCmd) Run(ctx context.Context) error {
 		Settings: plan.Settings{Cluster: a.ClusterCIDR, UDPPort: a.UDPPort, KeyFile: a.KeyFile, LinkUp: plan.DefaultLinkPair, TunnelIP: a.TunnelIP},
 		Node:     &agent.Node{Edge: api.Dial("", plan.EdgeName(a.Node)), File: a.File, Steer: s, Within: func(f func() error) error { return f() }},
 		Host:     agent.Host, Metrics: a.Metrics, Health: a.Health,
-		Socket: a.Socket, State: a.State, Plugin: place,
+		Socket: a.Socket, State: a.State, Plugin: place, Cilium: a.Cilium,
 	})
 }

@@ -51,6 +51,8 @@ type Options struct {
 	Namespace string
 	// Plugin is where the CNI plugin is kept; nowhere leaves that to others.
 	Plugin cni.Place
+	// Cilium is where Cilium's agent has its socket; it is not asked without.
+	Cilium string
 	// Metrics and Health are addresses to serve at; none without.
 	Metrics, Health string
 }
@@ -76,6 +78,10 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	found, err := networks.New(m.GetRESTMapper(), m.GetCache())
 	if err != nil {
 		return err
+	}
+	if o.Node.Bypass == nil {
+		routing := &hostRouting{socket: o.Cilium, unasked: func(ctx context.Context) (bool, error) { return found.HasCilium(ctx, o.Name) }}
+		o.Node.Bypass = routing.problem
 	}
 	a := &agent{Options: o, client: m.GetClient(), live: m.GetAPIReader(), networks: found, attachments: newAttachments(o.State)}
 	// Without an API server the node is looked at as often as with one.

@@ -28,6 +28,8 @@ type Node struct {
 	Steer steer.Steerer
 	// Within runs a function in the node's network namespace.
 	Within func(func() error) error
+	// Bypass is why packets of pods cannot be steered by the node's routing, "" where they can; nil: they can.
+	Bypass func(context.Context) string
 
 	applied string    // what the kernel listed after the last change of the steering
 	wanted  string    // what that was made of
@@ -47,6 +49,8 @@ type Found struct {
 	Failed string
 	// Steered is whether packets of the plan's pods go to the edge, or nowhere.
 	Steered bool
+	// Bypass is why they do neither, whatever the tables say; "" where they do.
+	Bypass string
 }
 
 // Make has the node be as p says. A new pod is in its groups before packets of it are steered, and one that goes is steered until
@@ -82,6 +86,9 @@ func (n *Node) Make(ctx context.Context, p plan.Plan) Found {
 		if c.Problem != "" {
 			f.lacks(c.Key, c.Problem)
 		}
+	}
+	if n.Bypass != nil {
+		f.bypassed(p, n.Bypass(ctx))
 	}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		f.Failed = err.Error()
@@ -270,6 +277,17 @@ func (n *Node) inspect(ctx context.Context, p plan.Plan, has map[string][]netip.
 func (f *Found) unsteered(p plan.Plan) {
 	for _, s := range p.Steering {
 		f.lacks(s.Policy, "the table that steers pods is not what it should be")
+	}
+}
+
+// bypassed notes that packets of pods do not pass where they are steered.
+func (f *Found) bypassed(p plan.Plan, why string) {
+	if f.Bypass = why; why == "" {
+		return
+	}
+	f.Steered = false
+	for _, s := range p.Steering {
+		f.lacks(s.Policy, why)
 	}
 }
 

@@ -36,6 +36,9 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	}
 	slices.SortFunc(s.Gateways, func(a, b v1alpha1.NodeGateway) int { return strings.Compare(a.Gateway, b.Gateway) })
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "the edge runs"}
+	if f.Bypass != "" {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonHostRouting, f.Bypass
+	}
 	if f.Failed != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Failed", f.Failed
 	}

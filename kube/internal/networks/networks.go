@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,10 @@ import (
 var kinds = map[schema.GroupVersionKind][]string{
 	{Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR"}: {"spec", "cidrs"},
 	{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}:  {"spec", "cidr"},
-	{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}:          {"spec", "ipam", "podCIDRs"},
+	ciliumNode: {"spec", "ipam", "podCIDRs"},
 }
+
+var ciliumNode = schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}
 
 // Finder finds them.
 type Finder struct {
@@ -42,6 +45,17 @@ func New(m meta.RESTMapper, r client.Reader) (Finder, error) {
 		}
 	}
 	return n, nil
+}
+
+// HasCilium reports whether Cilium says that it is on a node.
+func (n Finder) HasCilium(ctx context.Context, node string) (bool, error) {
+	if !slices.Contains(n.kinds, ciliumNode) {
+		return false, nil
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(ciliumNode)
+	err := n.reader.Get(ctx, client.ObjectKey{Name: node}, u)
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // Watched are objects of the kinds.

@@ -68,6 +68,28 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// Agents ask Cilium's where the API server has its kinds, or where they are told to.
+func TestCilium(t *testing.T) {
+	tier.Slow(t)
+	for _, c := range []struct {
+		argv []string
+		asks bool
+	}{
+		{nil, false}, {[]string{"--api-versions", "cilium.io/v2"}, true}, {[]string{"--set", "node.cilium=true"}, true},
+		{[]string{"--api-versions", "cilium.io/v2", "--set", "node.cilium=false"}, false},
+	} {
+		text, err := server.Run(t.Context(), "helm", append([]string{"template", release, folder}, c.argv...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"--cilium=/host/cilium/cilium.sock", "mountPath: /host/cilium, readOnly: true", "hostPath: {path: /var/run/cilium"} {
+			if strings.Contains(text, part) != c.asks {
+				t.Errorf("%q: %s is there: %v", c.argv, part, !c.asks)
+			}
+		}
+	}
+}
+
 // An upgrade keeps the key by which gateways replicate.
 func TestKeyStays(t *testing.T) {
 	tier.Slow(t)

@@ -329,6 +329,7 @@ func TestCluster(t *testing.T) {
 	t.Run("asked why", p.asked)
 	t.Run("a label changes", b.labelled)
 	t.Run("behind the agent's back", b.behindTheBack)
+	t.Run("beside Cilium", b.besideCilium)
 	t.Run("at rest", func(*testing.T) { b.silent(2 * agent.VerifyEach) })
 	t.Run("without an API server", b.without)
 	t.Run("asked why, without a gateway", p.killed)

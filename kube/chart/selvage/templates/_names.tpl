@@ -23,3 +23,9 @@ imagePullPolicy: {{ $context.Values.images.pullPolicy }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{- /* selvage.cilium is not empty where agents ask Cilium's. */ -}}
+{{- define "selvage.cilium" -}}
+{{- $set := toString .Values.node.cilium -}}
+{{- if or (eq $set "true") (and (eq $set "") (.Capabilities.APIVersions.Has "cilium.io/v2")) }}true{{ end -}}
+{{- end }}
