@@ -99,8 +99,8 @@ format: ## format Go and C code
 	clang-format-19 -i $(bpf)
 
 .PHONY: bench
-bench: ## run the benchmarks (root): ns per packet of each stage; B=regexp for some
-	$(go) test -run '^$$' -bench '$(or $(B),.)' -p 1 $(or $(T),./...) | grep -v 'no test files'
+bench: ## run the benchmarks (root): ns per packet of each stage; B=regexp for some, TIME=40x for so many rounds
+	$(go) test -run '^$$' -bench '$(or $(B),.)' $(if $(TIME),-benchtime $(TIME)) -p 1 $(or $(T),./...) | grep -v 'no test files'
 
 .PHONY: bench-against
 bench-against: ## is this tree faster or slower than a revision (root, about 15 minutes); REV=revision

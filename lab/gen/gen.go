@@ -167,6 +167,16 @@ type SinkOptions struct {
 	VXLANPort, GenevePort uint16
 }
 
+// ReflectorOptions are what a Reflector sends back, and how. Of SinkOptions it takes Answer, Mode, VXLANPort and GenevePort.
+type ReflectorOptions struct {
+	SinkOptions
+	// Plain sends frames without a tunnel back, too.
+	Plain bool
+	// Redirect sends frames by XDP's redirect. By XDP_TX, which more drivers have, a veth sends nothing to a peer that has no
+	// XDP program.
+	Redirect bool
+}
+
 // Mode is how XDP runs.
 type Mode string
 

@@ -152,6 +152,8 @@ const (
 	genVarPatternLen      = "pattern_len"
 	genVarPatternSkip     = "pattern_skip"
 	genVarPortsLen        = "ports_len"
+	genVarReflectPlain    = "reflect_plain"
+	genVarReflectRedirect = "reflect_redirect"
 	genVarSinkStream      = "sink_stream"
 	genVarSizesLen        = "sizes_len"
 	genVarSources         = "sources"
@@ -251,6 +253,8 @@ type genVariableSpecs struct {
 	PatternLen      *ebpf.VariableSpec `ebpf:"pattern_len"`
 	PatternSkip     *ebpf.VariableSpec `ebpf:"pattern_skip"`
 	PortsLen        *ebpf.VariableSpec `ebpf:"ports_len"`
+	ReflectPlain    *ebpf.VariableSpec `ebpf:"reflect_plain"`
+	ReflectRedirect *ebpf.VariableSpec `ebpf:"reflect_redirect"`
 	SinkStream      *ebpf.VariableSpec `ebpf:"sink_stream"`
 	SizesLen        *ebpf.VariableSpec `ebpf:"sizes_len"`
 	Sources         *ebpf.VariableSpec `ebpf:"sources"`
@@ -329,6 +333,8 @@ type genVariables struct {
 	PatternLen      *ebpf.Variable `ebpf:"pattern_len"`
 	PatternSkip     *ebpf.Variable `ebpf:"pattern_skip"`
 	PortsLen        *ebpf.Variable `ebpf:"ports_len"`
+	ReflectPlain    *ebpf.Variable `ebpf:"reflect_plain"`
+	ReflectRedirect *ebpf.Variable `ebpf:"reflect_redirect"`
 	SinkStream      *ebpf.Variable `ebpf:"sink_stream"`
 	SizesLen        *ebpf.Variable `ebpf:"sizes_len"`
 	Sources         *ebpf.Variable `ebpf:"sources"`

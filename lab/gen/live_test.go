@@ -302,7 +302,7 @@ func TestClose(t *testing.T) {
 	if !attached() {
 		t.Error("no program at the sink")
 	}
-	if _, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{}); err == nil || !strings.Contains(err.Error(), "attach native XDP to b0") {
+	if _, err := NewReflector(b.sink.Namespace, b.in, ReflectorOptions{}); err == nil || !strings.Contains(err.Error(), "attach native XDP to b0") {
 		t.Errorf("a second program: %v", err)
 	}
 	if err := sink.Close(); err != nil {
@@ -311,7 +311,7 @@ func TestClose(t *testing.T) {
 	if attached() {
 		t.Error("a program is left at the sink")
 	}
-	r, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{})
+	r, err := NewReflector(b.sink.Namespace, b.in, ReflectorOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestThereAndBack(t *testing.T) {
 	b := newTestbed(t, 1)
 	b.out[0].Tunnel = LoopTunnel("geneve", 6)
 	sender := b.sender(t, Stream{Frame: 128})
-	reflector, err := NewReflector(b.sink.Namespace, b.in, SinkOptions{})
+	reflector, err := NewReflector(b.sink.Namespace, b.in, ReflectorOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,14 @@ import (
 )
 
 // Reflector sends tunnel packets with a frame of any stream inside back to where
-// they came from, as a native XDP program: addresses of both Ethernet and both IP
-// headers and the inner ports change places. Other frames go on to the kernel.
+// they came from, as an XDP program, and such frames without a tunnel if it is told to:
+// addresses of all Ethernet and IP headers and the inner ports change places. Other frames
+// go on to the kernel.
 type Reflector struct{ receiver receiver }
 
 // NewReflector attaches a Reflector to interfaces of a network namespace, as
-// NewSink does. Of o it takes Answer, VXLANPort and GenevePort.
-func NewReflector(namespace string, ifindexes []int, o SinkOptions) (*Reflector, error) {
+// NewSink does.
+func NewReflector(namespace string, ifindexes []int, o ReflectorOptions) (*Reflector, error) {
 	r, err := loadReflector(o)
 	if err != nil {
 		return nil, fmt.Errorf("reflector: %w", err)
@@ -26,9 +27,12 @@ func NewReflector(namespace string, ifindexes []int, o SinkOptions) (*Reflector,
 }
 
 // loadReflector is a Reflector that is at no interface yet.
-func loadReflector(o SinkOptions) (*Reflector, error) {
+func loadReflector(o ReflectorOptions) (*Reflector, error) {
 	spec, err := o.spec()
 	if err != nil {
+		return nil, err
+	}
+	if err := setVariables(spec, map[string]any{genVarReflectPlain: o.Plain, genVarReflectRedirect: o.Redirect}); err != nil {
 		return nil, err
 	}
 	var objects struct {
@@ -42,7 +46,7 @@ func loadReflector(o SinkOptions) (*Reflector, error) {
 		return nil, err
 	}
 	return &Reflector{receiver{
-		program: objects.Program, counters: objects.Counters, arounds: objects.Arounds, foreigns: objects.Foreigns, addresses: objects.Addresses,
+		mode: o.Mode, program: objects.Program, counters: objects.Counters, arounds: objects.Arounds, foreigns: objects.Foreigns, addresses: objects.Addresses,
 	}}, nil
 }
 

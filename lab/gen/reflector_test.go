@@ -3,6 +3,7 @@ package gen
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/test/pkttest"
@@ -56,7 +57,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-func testReflector(t *testing.T, o SinkOptions) *Reflector {
+func testReflector(t *testing.T, o ReflectorOptions) *Reflector {
 	t.Helper()
 	tier.Root(t)
 	r, err := loadReflector(o)
@@ -70,7 +71,7 @@ func testReflector(t *testing.T, o SinkOptions) *Reflector {
 // A reflected packet is the one that the other side would send: same bytes, but
 // addresses and inner ports have changed places.
 func TestReflect(t *testing.T) {
-	r := testReflector(t, SinkOptions{})
+	r, all := testReflector(t, ReflectorOptions{}), testReflector(t, ReflectorOptions{Plain: true})
 	t.Parallel()
 	for name, tunnel := range tunnels() {
 		for family, headers := range map[int]int{4: 20, 6: 40} {
@@ -87,6 +88,9 @@ func TestReflect(t *testing.T) {
 						t.Errorf("a frame without a tunnel: action %d, %+v, %v", action, report, err)
 					}
 					return
+				}
+				if action, again := run(t, all.receiver.program, frame); action != actionTX || string(again) != string(out) {
+					t.Errorf("of one that takes all: action %d, %x; want %x", action, again, out)
 				}
 				want := append([]byte(nil), frame...)
 				swap(want, 0, 6)
@@ -113,6 +117,38 @@ func TestReflect(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A frame without a tunnel is turned round where it is asked for, behind a tag, too.
+func TestReflectPlain(t *testing.T) {
+	r, redirects := testReflector(t, ReflectorOptions{Plain: true}), testReflector(t, ReflectorOptions{Plain: true, Redirect: true})
+	t.Parallel()
+	for family, headers := range map[int]int{4: 20, 6: 40} {
+		for _, tag := range []int{0, 4} {
+			frame := testSender(t, Stream{Frame: 200, Family: family}, nil).make(t)
+			if tag > 0 {
+				frame = slices.Insert(frame, 12, 0x81, 0, 0, 7)
+			}
+			want := slices.Clone(frame)
+			swap(want, 0, 6)
+			swapAddresses(want, 14+tag, headers)
+			swap(want, 14+tag+headers, 2)
+			action, out := run(t, r.receiver.program, frame)
+			if action, again := run(t, redirects.receiver.program, frame); action != actionRedirect || string(again) != string(out) {
+				t.Errorf("by redirect: action %d, %x; want %x", action, again, out)
+			}
+			if action != actionTX || string(out) != string(want) {
+				pkttest.Errorf(t, []pkttest.Named{{Name: "came", Bytes: frame}, {Name: "went", Bytes: out}, {Name: "wanted", Bytes: want}}, "IPv%d, tag of %d bytes: action %d", family, tag, action)
+			}
+			if d := pkttest.Dissect(out); len(d.Faults) > 0 {
+				t.Errorf("faults: %v", d.Faults)
+			}
+		}
+	}
+	other := pkttest.Frame(srcMAC, dstMAC, "icmp 10.0.0.1 > 10.0.0.2 56")
+	if action, out := run(t, r.receiver.program, other); action != actionPass || string(out) != string(other) {
+		t.Errorf("a ping: action %d", action)
 	}
 }
 

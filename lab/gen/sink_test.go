@@ -212,7 +212,7 @@ func TestAround(t *testing.T) {
 // A frame that is cut anywhere before the end of its mark is never counted, nor sent back.
 func TestCut(t *testing.T) {
 	sink := testSink(t, SinkOptions{Flows: 1})
-	reflector := testReflector(t, SinkOptions{})
+	reflector := testReflector(t, ReflectorOptions{})
 	t.Parallel()
 	for name, tunnel := range tunnels() {
 		sender := testSender(t, Stream{Frame: 84, Family: 6, Flows: 1}, tunnel)

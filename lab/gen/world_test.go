@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	actionDrop, actionPass, actionTX = 1, 2, 3
+	actionDrop, actionPass, actionTX, actionRedirect = 1, 2, 3, 4
 
 	srcMAC, dstMAC           = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
 	innerSrcMAC, innerDstMAC = "02:00:00:00:00:1a", "02:00:00:00:00:1b"

@@ -77,7 +77,8 @@ func (r *Instruments) open(o InstrumentOptions) (err error) {
 		}
 	}
 	if len(r.ends.Loop) > 0 {
-		if r.reflector, err = gen.NewReflector(r.ends.SinkNamespace, r.ends.Loop, gen.SinkOptions{}); err != nil {
+		o := gen.ReflectorOptions{SinkOptions: gen.SinkOptions{Mode: r.ends.SinkMode}, Plain: r.ends.LoopPlain, Redirect: r.ends.LoopRedirect}
+		if r.reflector, err = gen.NewReflector(r.ends.LoopNamespace, r.ends.Loop, o); err != nil {
 			return err
 		}
 	}

@@ -28,10 +28,13 @@ type Ends struct {
 	Ports     []gen.Port
 	Cores     []int // of the generator
 
-	SinkNamespace string // of Into and Loop
+	SinkNamespace string // of Into
 	Into          []int  // interfaces of the sink
 	SinkMode      gen.Mode
-	Loop          []int // interfaces that send tunnel packets back, if there are any
+	Loop          []int // interfaces that send frames back, if there are any
+	LoopNamespace string
+	LoopPlain     bool // frames without a tunnel, too
+	LoopRedirect  bool // as gen.ReflectorOptions has it
 	// Begin, unless nil, prepares the site for the direction.
 	Begin func() (stop func() error, err error)
 }
@@ -54,7 +57,7 @@ func (b *Testbed) Ends(direction string) (e Ends, err error) {
 		return e, err
 	}
 	if direction == Both {
-		e.Begin = n.AcceptBack
+		e.Begin, e.LoopNamespace = n.AcceptBack, n.Tester.Namespace
 		if e.Loop, err = b.indexes(loop); err != nil {
 			return e, err
 		}

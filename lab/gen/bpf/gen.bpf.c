@@ -83,13 +83,13 @@ int reflect(struct frame *f)
 	if (!c)
 		return FRAME_PASS;
 	kind = hear(f, &h);
-	if (!kind && !h.inner_eth)
+	if (!kind && !h.inner_eth && !reflect_plain)
 		kind = FOREIGN_IP;
 	if (kind)
 		return leave(f, c, kind);
 	count_frame(c, &h, bpf_xdp_get_buff_len((void *)f));
 	turn_round(&h);
-	return FRAME_TX;
+	return reflect_redirect ? bpf_redirect(f->ingress_ifindex, 0) : FRAME_TX;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * reflect: turns a tunnel packet round, as the end systems behind the remote TEP
- * would that loop traffic back. Addresses and inner ports change places, so all
- * checksums stay right; the outer source port stays, being the flow's entropy.
+ * reflect: turns a frame round, as the end systems behind the device would that
+ * loop traffic back: behind the remote TEP where it is in a tunnel. Addresses and
+ * inner ports change places, so all checksums stay right; the outer source port of
+ * a tunnel stays, being the flow's entropy.
  *
- * in:    a heard tunnel packet
+ * in:    a heard frame
  * out:   the same in the other direction
  */
 #pragma once
 
 #include "gen_hear.h"
+
+const volatile __u8 reflect_plain;    /* frames without a tunnel, too */
+const volatile __u8 reflect_redirect; /* by redirect instead of XDP_TX */
 
 #define SWAP(a, b)                     \
 	do {                           \
@@ -47,8 +51,10 @@ static __always_inline void turn_round(const struct heard *h)
 	struct udphdr *udp;
 
 	swap_macs(h->eth);
-	swap_addresses(h->ip, h->type);
-	swap_macs(h->inner_eth);
-	udp = swap_addresses(h->inner_ip, h->inner_type);
+	udp = swap_addresses(h->ip, h->type);
+	if (h->inner_eth) {
+		swap_macs(h->inner_eth);
+		udp = swap_addresses(h->inner_ip, h->inner_type);
+	}
 	SWAP(udp->source, udp->dest);
 }

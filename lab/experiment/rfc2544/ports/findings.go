@@ -2,6 +2,7 @@ package ports
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/selvage/selvage/lab/diagnose"
@@ -69,27 +70,26 @@ func summarise(r result.Result) []result.Row { return stats.Summarise(r, "", met
 
 // directionOf orders cases.
 func directionOf(caseName string) int {
-	if strings.HasPrefix(caseName, reverse) {
-		return 1
-	}
-	return 0
+	direction, _, _ := strings.Cut(caseName, "-")
+	return slices.Index([]string{forward, reverse, both}, direction)
 }
 
-// words are a case for people: "64 bytes", "IMIX, reverse".
+// words are a case for people: "64 bytes", "IMIX, reverse", "64 bytes, both ways".
 func words(caseName string) string {
-	direction, size, _ := strings.Cut(caseName, "-")
-	switch size {
+	direction, _, _ := strings.Cut(caseName, "-")
+	return sizeWords(caseName) + map[string]string{reverse: ", reverse", both: ", both ways"}[direction]
+}
+
+// sizeWords are those of the size alone.
+func sizeWords(caseName string) string {
+	switch _, size, _ := strings.Cut(caseName, "-"); size {
 	case "imix":
-		size = "IMIX"
+		return "IMIX"
 	case "genome":
-		size = "IMIX genome"
+		return "IMIX genome"
 	default:
-		size += " bytes"
+		return size + " bytes"
 	}
-	if direction == reverse {
-		size += ", reverse"
-	}
-	return size
 }
 
 type evidence struct{ diagnose.Evidence }

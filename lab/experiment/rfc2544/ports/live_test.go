@@ -39,10 +39,12 @@ It routes between 192.0.2.0/24 and 198.51.100.0/24, 2001:db8:1::/64 and 2001:db8
 */
 type world struct{ tester, device *topo.Host }
 
-func newWorld(t *testing.T, bridge bool) *world {
+func newWorld(t testing.TB, bridge bool) *world {
 	t.Helper()
 	tier.Root(t)
-	t.Parallel()
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	lab, err := topo.New(ctx, "ports-test")
@@ -115,7 +117,7 @@ func short(family int) Trials {
 	}
 }
 
-func (w *world) open(t *testing.T, c *Command, trials Trials) *site {
+func (w *world) open(t testing.TB, c *Command, trials Trials) *site {
 	t.Helper()
 	if err := c.Check(trials); err != nil {
 		t.Fatal(err)
@@ -133,7 +135,7 @@ func (w *world) open(t *testing.T, c *Command, trials Trials) *site {
 }
 
 // around are instruments around a site that are warm.
-func around(t *testing.T, s *site, trials Trials) *transit.Instruments {
+func around(t testing.TB, s *site, trials Trials) *transit.Instruments {
 	t.Helper()
 	r, err := transit.Around(s, transit.InstrumentOptions{Direction: forward, Stream: gen.Stream{Frame: 100, Flows: trials.Flows, Family: trials.Family}, Drain: time.Second})
 	if err != nil {
@@ -168,8 +170,8 @@ func TestRun(t *testing.T) {
 		family int
 		change func(*Command)
 	}{
-		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true; c.watchBox(t) }}, {"router IPv6", false, 6, func(*Command) {}},
-		{"bridge", true, 4, func(c *Command) { c.VLAN, c.Genome = 7, "aab" }}, {"bridge generic", true, 6, func(c *Command) { c.XDP = gen.Generic }},
+		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true; c.watchBox(t) }}, {"router IPv6", false, 6, func(c *Command) { c.Both = true }},
+		{"bridge", true, 4, func(c *Command) { c.VLAN, c.Genome = 7, "aab" }}, {"bridge generic", true, 6, func(c *Command) { c.XDP, c.Both = gen.Generic, true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.l2)
@@ -186,7 +188,7 @@ func TestRun(t *testing.T) {
 				t.Fatalf("%v\n%s", err, &log)
 			}
 			want := 1
-			if command.Reverse || command.Genome != "" {
+			if command.Reverse || command.Both || command.Genome != "" {
 				want = 2
 			}
 			if len(r.Samples) != want {
@@ -248,6 +250,7 @@ func TestEncap(t *testing.T) {
 	if sample.Error != "" || m[transit.NDR] <= 0 || plan[0].in != 150 || plan[0].out != 100 || m[rateIn] <= m[rateOut] {
 		t.Errorf("%q %v %+v", sample.Error, m, plan[0])
 	}
+	backIntoTunnel(t, w, s, command, trials)
 	for text, want := range map[string]string{"vxlan:100": "is not vxlan:VNI@TEP", "gre:1@192.0.2.1": "is not vxlan:VNI@TEP", "vxlan:16777216@192.0.2.1": "is not vxlan:VNI@TEP"} {
 		if err := new(Encap).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
@@ -256,6 +259,31 @@ func TestEncap(t *testing.T) {
 	command.EncapOptions = []byte{1, 2, 3, 4}
 	if err := command.Check(trials); err == nil || !strings.Contains(err.Error(), "vxlan has no options") {
 		t.Error(err)
+	}
+}
+
+// backIntoTunnel has frames looped back into the tunnel by a device that knows their hosts.
+func backIntoTunnel(t *testing.T, w *world, s *site, command *Command, trials Trials) {
+	t.Helper()
+	commands := []string{"bridge fdb replace " + innerMAC().String() + " dev vx dst 192.0.2.200"}
+	for _, host := range gen.Hosts(command.TxNet, gen.DefaultSources) {
+		commands = append(commands, "ip neigh replace "+host.String()+" dev vx nud permanent lladdr "+innerMAC().String())
+	}
+	for _, line := range commands {
+		if out, err := w.device.Output(t.Context(), strings.Fields(line)...); err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+	command.Both = true
+	plan := command.plan(trials)
+	last := plan[len(plan)-1]
+	sample := command.take(t.Context(), s, last, trials)
+	m := sample.Metrics
+	if in, out, most := last.wire(); last.CaseName != "both-100" || in != 290 || out != in || most != 170 {
+		t.Errorf("%s loads the device with %v and %v bytes a frame, a wire with %v", last.CaseName, in, out, most)
+	}
+	if sample.Error != "" || m[transit.NDR] <= 0 || math.Abs(m[rateIn]/(m[offeredRate]*290*8/1e3)-1) > 1e-9 || m[transit.LatencyP50] <= 0 {
+		t.Errorf("%q %v", sample.Error, m)
 	}
 }
 

@@ -40,6 +40,7 @@ type Command struct {
 	Rx        []Interface    `group:"Ports" placeholder:"IF" help:"Where they arrive behind the device."`
 	DUT       string         `name:"dut" group:"Ports" placeholder:"TEXT" help:"What the device is, for the report."`
 	Reverse   bool           `group:"Ports" help:"Measure the other direction too, one after the other."`
+	Both      bool           `group:"Ports" help:"Measure both directions at once too: the ports of --rx loop frames back, and each crosses the device twice."`
 	L2        bool           `name:"l2" group:"Ports" help:"The device is a switch, a bridge or a wire: frames go from the MAC address of one port to that of the other. By default it routes."`
 	TxAddress []netip.Prefix `group:"Ports" placeholder:"CIDR" help:"Address of the generator at each port of --tx, which nobody has. It is answered for while the run lasts."`
 	RxAddress []netip.Prefix `group:"Ports" placeholder:"CIDR" help:"The same at --rx."`

@@ -98,11 +98,11 @@ func (v view) Cards() []chart.Card {
 // Rates draws the no-drop rates.
 func (v view) Rates() []chart.Figure {
 	var figures []chart.Figure
-	for i, title := range []string{"From tx to rx", "From rx to tx"} {
+	for i, title := range []string{"From tx to rx", "From rx to tx", "There and back at once"} {
 		var bars []turns.Bar
 		for _, caseName := range cases(v.Result) {
 			if row, ok := v.row(caseName, transit.NDR); ok && directionOf(caseName) == i {
-				bars = append(bars, turns.Bar{Name: words(caseName), Color: v.Color(deviceName), Row: row})
+				bars = append(bars, turns.Bar{Name: sizeWords(caseName), Color: v.Color(deviceName), Row: row})
 			}
 		}
 		if f := turns.Bars(title, "no-drop rate, Mpps", bars); f.Wide != "" {

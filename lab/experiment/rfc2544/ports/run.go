@@ -42,7 +42,18 @@ type step struct {
 	experiment.Step
 	direction string
 	stream    gen.Stream
-	in, out   float64 // bytes of a frame with FCS, tag and tunnel at each side of the device, on average
+	in, out   float64 // bytes of a frame with FCS, tag and tunnel where it goes into the device and comes out, on average
+}
+
+// wire are the bytes by which a frame that is sent loads the device in and out, and the wire that has most in one direction,
+// with preamble and gap.
+func (s step) wire() (in, out, most float64) {
+	in, out = s.in+transit.Framing, s.out+transit.Framing
+	most = max(in, out)
+	if s.direction == both { // and comes back
+		in, out = in+out, in+out
+	}
+	return in, out, most
 }
 
 // plan are the samples: in each round all sizes in each direction.
@@ -51,6 +62,9 @@ func (c *Command) plan(t Trials) []step {
 	if c.Reverse {
 		directions = append(directions, reverse)
 	}
+	if c.Both {
+		directions = append(directions, both)
+	}
 	var steps []step
 	for round := 1; round <= t.Rounds; round++ {
 		for _, direction := range directions {
@@ -58,7 +72,7 @@ func (c *Command) plan(t Trials) []step {
 				s.Flows, s.Family = t.Flows, t.Family
 				in := s.MeanFrame(nil) + float64(c.tag())
 				out := in
-				if direction == forward {
+				if direction != reverse {
 					in += float64(c.overhead())
 				} else {
 					out += float64(c.overhead())
@@ -154,6 +168,9 @@ func (c *Command) parameters(t Trials) result.Parameters {
 		"warmup":           result.Words("two frames of each flow, until all of them arrive"),
 		"accounts":         result.Words("what was sent and did not arrive is lost, unless a receive ring of this host was full: such a trial is void"),
 		"latency_trials":   result.Count(t.LatencyTrials).Explained("of %s at each of 10, 50, 90 and 100 %% of the no-drop rate, means of them; every frame is timed", t.LatencyDuration),
+	}
+	if c.Both {
+		p[both] = result.Words("the ports of --rx loop frames back: rates are of frames sent, each of which crosses the device twice; latency is of the way there and back")
 	}
 	if c.CatchUp > defaultCatchUp {
 		p["catch_up"] = result.Time(c.CatchUp).Explained("delay that the generator makes up for: the load comes in bursts of up to that time")

@@ -201,7 +201,8 @@ func (m *sample) search(ctx context.Context) (err error) {
 	m.max = generatorMargin * m.ceiling
 	generator := true
 	if m.LineRate > 0 {
-		if line := m.LineRate * 1e9 / 8 / (max(m.step.in, m.step.out) + transit.Framing); line < m.max {
+		if _, _, most := m.step.wire(); m.LineRate*1e9/8/most < m.max {
+			line := m.LineRate * 1e9 / 8 / most
 			m.max, m.limiter, generator = line, limitLine, false
 		}
 	}
@@ -230,8 +231,9 @@ func (m *sample) search(ctx context.Context) (err error) {
 func (m *sample) rates() {
 	ndr, _ := m.found.Find(search.NDR)
 	pdr, _ := m.found.Find(search.PDR)
-	gbps := func(pps, size float64) float64 { return pps * (size + transit.Framing) * 8 / 1e9 }
-	in, out := gbps(pdr.Lower, m.step.in), gbps(pdr.Throughput, m.step.out)
+	inBytes, outBytes, most := m.step.wire()
+	gbps := func(pps, bytes float64) float64 { return pps * bytes * 8 / 1e9 }
+	in, out := gbps(pdr.Lower, inBytes), gbps(pdr.Throughput, outBytes)
 	m.set(transit.NDR, ndr.Throughput/1e6)
 	m.set(transit.PDR, pdr.Throughput/1e6)
 	m.set(offeredRate, pdr.Lower/1e6)
@@ -239,7 +241,7 @@ func (m *sample) rates() {
 	m.set(rateOut, out)
 	m.set(rateTotal, in+out)
 	if m.LineRate > 0 {
-		m.set(lineShare, max(in, out)/m.LineRate)
+		m.set(lineShare, gbps(pdr.Lower, most)/m.LineRate)
 	}
 	limiter := limitDevice
 	switch {

@@ -20,6 +20,7 @@ import (
 const (
 	forward = "forward" // from --tx to --rx
 	reverse = "reverse"
+	both    = "both" // at once: there and back
 )
 
 // site is the ports at both sides of a device.
@@ -238,9 +239,17 @@ func (s *site) Ends(direction string) (transit.Ends, error) {
 		From: from.network, To: to.network, Namespace: from.links[0].port.Namespace, Cores: s.cores,
 		SinkNamespace: to.links[0].port.Namespace, SinkMode: s.mode, Begin: func() (func() error, error) { return s.begin(from) },
 	}
+	if direction == both { // the sink at the port of the generator takes the place of what begin would put there
+		e.SinkNamespace, e.LoopNamespace, e.LoopPlain, e.Begin = e.Namespace, e.SinkNamespace, true, nil
+		for _, l := range to.links {
+			e.Loop = append(e.Loop, l.port.Index)
+			e.LoopRedirect = e.LoopRedirect || l.port.Kind == "veth"
+		}
+		to = from
+	}
 	for _, l := range from.links {
 		p := gen.Port{Ifindex: l.port.Index, SrcMAC: l.port.MAC, DstMAC: l.device, VLAN: s.vlan}
-		if direction == forward {
+		if direction != reverse {
 			p.Tunnel = s.tunnel(l.own)
 		}
 		e.Ports = append(e.Ports, p)
