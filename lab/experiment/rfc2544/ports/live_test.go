@@ -89,7 +89,8 @@ func newWorld(t testing.TB, bridge bool) *world {
 // command is one for this world.
 func (w *world) command(l2 bool, family int) *Command {
 	at := func(name string) []Interface { return []Interface{{w.tester.Namespace, name}} }
-	c := &Command{Tx: at("tx"), Rx: at("rx"), L2: l2, XDP: gen.Native, DUT: "a kernel"}
+	// Other tests have the cores too.
+	c := &Command{Tx: at("tx"), Rx: at("rx"), L2: l2, XDP: gen.Native, DUT: "a kernel", CatchUp: 50 * time.Millisecond}
 	switch {
 	case l2:
 	case family == 6:
