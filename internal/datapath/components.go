@@ -211,6 +211,7 @@ type Flows struct {
 	traffic *Traffic
 	hosts   *Hosts
 	routes  *Routes
+	quiet   quiet
 }
 
 // Tracer tells a packet's way in words.

@@ -64,3 +64,23 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		})
 	}
 }
+
+// Decisions are not walked where there were none twice, and nothing missed since.
+func TestQuiet(t *testing.T) {
+	var q quiet
+	for i, step := range []struct {
+		misses uint64
+		empty  bool
+		found  int // of the walk where it is not known to be empty
+	}{
+		{0, false, 0}, {0, false, 0}, {0, true, 0}, // as a data path that was just loaded
+		{7, false, 2}, {7, false, 2}, {7, false, 0}, {7, false, 0}, {7, true, 0}, {7, true, 0},
+		{8, false, 0}, {9, false, 0}, {9, false, 1}, {9, false, 0}, {9, false, 0}, {9, true, 0},
+	} {
+		if got := q.isEmpty(step.misses); got != step.empty {
+			t.Fatalf("step %d, %d misses: empty %v", i, step.misses, got)
+		} else if !got {
+			q.walked(step.found)
+		}
+	}
+}

@@ -407,12 +407,40 @@ func (d *Datapath) Age(ageing time.Duration) (aged int, err error) {
 	return aged, d.Flows.ageFlows(now)
 }
 
+// quiet is how often in a row the decisions were walked and there were none, with no miss in between.
+type quiet struct {
+	misses uint64
+	walks  int
+}
+
+// isEmpty reports whether there can be no decision: each begins with a miss. One that missed before a walk may come in behind it, so
+// two walks have to find none.
+func (q *quiet) isEmpty(misses uint64) bool {
+	if misses != q.misses {
+		*q = quiet{misses: misses}
+	}
+	return q.walks >= 2
+}
+
+func (q *quiet) walked(found int) {
+	if q.walks++; found > 0 {
+		q.walks = 0
+	}
+}
+
 // ageFlows removes idle decisions, and corrects how many each port has: the kernel evicts some.
 func (fl *Flows) ageFlows(now uint64) error {
+	events, err := fl.traffic.Events()
+	if err != nil {
+		return err
+	}
+	if fl.quiet.isEmpty(events[fl.prog.words.events[bpfEventEVENT_MISS].name]) {
+		return nil
+	}
 	var idle []bpfFlowKey
 	n := 0
 	found := fl.limits.beginRecount(bpfLimitedCountCOUNT_FLOWS)
-	err := walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
+	err = walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
 		n++
 		if since(now, f.SeenNs) > uint64(flowIdle) {
 			idle = append(idle, k)
@@ -423,6 +451,7 @@ func (fl *Flows) ageFlows(now uint64) error {
 	if err != nil {
 		return err
 	}
+	fl.quiet.walked(n)
 	fl.limits.endRecount(bpfLimitedCountCOUNT_FLOWS, found)
 	fl.prog.filling.flows.set(n - len(idle))
 	if err := fl.limits.clearFlowRings(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/tier"
@@ -20,6 +21,8 @@ import (
 // BenchmarkIdle has what the edges of examples take while nothing happens, once they have settled:
 //
 //	sudo make bench T=./test/e2e/ops B=BenchmarkIdle     # a minute and a quarter for each
+//
+// Of evpn a third one has a neighbour that is there: it does not dial one each second for as long as it runs.
 //
 // "core-%" is the share of a core that their threads had, in user space and in the kernel, as a control group counts it.
 // What the kernel does for packets is not in it, nor what other processes cause. With -benchtime 1x it is
@@ -30,7 +33,7 @@ func BenchmarkIdle(b *testing.B) {
 	if flag.Lookup("test.benchtime").Value.String() == "1x" {
 		settles, window = time.Second, 2*time.Second
 	}
-	for _, example := range idleExamples {
+	for _, example := range append(slices.Clone(idleExamples), withSession) {
 		b.Run(example, func(b *testing.B) {
 			var used, took time.Duration
 			rss := 0
@@ -45,6 +48,9 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
+// withSession is evpn with a neighbour.
+const withSession = "evpn-session"
+
 // measureIdle is what the edge of an example used of a core in which time, and what memory it has then.
 func measureIdle(b *testing.B, example string, settles, window time.Duration) (used, took time.Duration, rss int) {
 	b.Helper()
@@ -57,7 +63,11 @@ func measureIdle(b *testing.B, example string, settles, window time.Duration) (u
 			b.Error(err)
 		}
 	}()
-	e, err := startIdle(b.Context(), lab, harness.Program, example)
+	start := func() (*dut.Edge, error) { return startIdle(b.Context(), lab, harness.Program, example) }
+	if example == withSession {
+		start = func() (*dut.Edge, error) { return startWithSession(b.Context(), lab, harness.Program) }
+	}
+	e, err := start()
 	if err != nil {
 		b.Fatal(err)
 	}
