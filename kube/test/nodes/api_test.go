@@ -101,7 +101,7 @@ func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]fu
 			}
 			switch {
 			case err == nil || strings.Contains(err.Error(), "leader election lost"):
-			case utilnet.IsConnectionRefused(err): // the API server is stopped
+			case utilnet.IsConnectionRefused(err) || strings.Contains(err.Error(), "failed to get server groups"): // the API server is stopped, or starts
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Second):
