@@ -18,7 +18,7 @@ import (
 // that learned entries and cached decisions stay true.
 func (d *Datapath) restore() error {
 	d.numbers.names = newNames()
-	if err := d.readNumbers(); err != nil {
+	if err := d.numbers.read(); err != nil {
 		return err
 	}
 	if err := d.Firewall.restoreRules(); err != nil {
@@ -30,12 +30,12 @@ func (d *Datapath) restore() error {
 	return errors.Join(d.Routes.restoreRoutes(), d.Hosts.recountHosts())
 }
 
-// readNumbers reads ends and segments.
-func (d *Datapath) readNumbers() error {
-	d.numbers.vports = make([]bpfVport, d.numbers.maps.Vports.MaxEntries())
-	d.numbers.segments = make([]bpfSegment, d.numbers.maps.Segments.MaxEntries())
-	err := errors.Join(readArray(d.numbers.maps.Vports, d.numbers.vports), readArray(d.numbers.maps.Segments, d.numbers.segments))
-	d.numbers.lookReached()
+// read reads ends and segments.
+func (nu *numbers) read() error {
+	nu.vports = make([]bpfVport, nu.maps.Vports.MaxEntries())
+	nu.segments = make([]bpfSegment, nu.maps.Segments.MaxEntries())
+	err := errors.Join(readArray(nu.maps.Vports, nu.vports), readArray(nu.maps.Segments, nu.segments))
+	nu.lookReached()
 	return err
 }
 

@@ -104,12 +104,8 @@ func (r *Reader) open() error {
 		return err
 	}
 	nu := d.numbers
-	nu.vports = make([]bpfVport, nu.maps.Vports.MaxEntries())
-	nu.segments = make([]bpfSegment, nu.maps.Segments.MaxEntries())
 	nu.routers = make([]bpfRouter, nu.maps.Routers.MaxEntries())
-	err = errors.Join(readArray(nu.maps.Vports, nu.vports), readArray(nu.maps.Segments, nu.segments), readArray(nu.maps.Routers, nu.routers))
-	nu.lookReached()
-	return err
+	return errors.Join(nu.read(), readArray(nu.maps.Routers, nu.routers))
 }
 
 // tagsOf are the names of the maps that assign gives to structs.

@@ -43,7 +43,7 @@ func (d *Datapath) succeed() error {
 		return nil
 	}
 	// It has gone on since these were read.
-	if err := errors.Join(d.readNumbers(), d.Egress.restoreEgress(), d.Routes.restoreRoutes()); err != nil {
+	if err := errors.Join(d.numbers.read(), d.Egress.restoreEgress(), d.Routes.restoreRoutes()); err != nil {
 		return err
 	}
 	d.before = nil
