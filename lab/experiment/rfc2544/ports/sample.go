@@ -201,8 +201,8 @@ func (m *sample) search(ctx context.Context) (err error) {
 	m.max = generatorMargin * m.ceiling
 	generator := true
 	if m.LineRate > 0 {
-		if _, _, most := m.step.wire(); m.LineRate*1e9/8/most < m.max {
-			line := m.LineRate * 1e9 / 8 / most
+		_, _, most := m.step.wire()
+		if line := m.LineRate * 1e9 / 8 / most; line < m.max {
 			m.max, m.limiter, generator = line, limitLine, false
 		}
 	}
