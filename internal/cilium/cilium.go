@@ -24,7 +24,7 @@ type Mode string
 
 // The modes.
 const (
-	// BPF host routing passes packets by the host's routes, rules and netfilter.
+	// BPF host routing has packets go past the host's routes, rules and netfilter.
 	BPF Mode = "BPF"
 	// Legacy host routing is by the host's stack.
 	Legacy Mode = "Legacy"
@@ -35,8 +35,8 @@ const (
 	answerMost = 16 << 20 // bytes: a status names each node that Cilium knows
 )
 
-// ErrUntold is that the agent answers and says no mode.
-var ErrUntold = errors.New("Cilium's agent does not say how it routes within the host") //nolint:staticcheck // a name
+// errUntold is that the agent answers and says no mode.
+var errUntold = errors.New("it does not say how it routes within the host")
 
 // HostRouting is the mode in force, "" without an error where there is no socket. A socket that nobody answers is an error:
 // what Cilium has loaded forwards on without its agent.
@@ -50,11 +50,9 @@ func HostRouting(ctx context.Context, socket string) (Mode, error) {
 	if err != nil {
 		return "", err
 	}
-	q.Header.Set("brief", "false")
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
-	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport}).Do(q)
 	if err != nil {
 		return "", fmt.Errorf("ask Cilium's agent at %s: %w", socket, err)
@@ -92,5 +90,5 @@ func parse(r io.Reader) (Mode, error) {
 			return "", fmt.Errorf("it routes within the host by %q, which is neither %s nor %s", m, BPF, Legacy)
 		}
 	}
-	return "", ErrUntold
+	return "", errUntold
 }

@@ -7,27 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// agent answers at a socket as Cilium's agent does.
-func agent(t *testing.T, status int, text string) (socket string) {
-	t.Helper()
-	socket = filepath.Join(t.TempDir(), "cilium.sock")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(text))
-	})
-	server := &http.Server{Handler: mux} //nolint:gosec // of a test
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return socket
-}
+	"github.com/selvage/selvage/test/ciliumtest"
+)
 
 func TestHostRouting(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -46,7 +28,9 @@ func TestHostRouting(t *testing.T) {
 		"another field": {http.StatusOK, `{"routing": []}`, "", "cannot unmarshal array"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := HostRouting(t.Context(), agent(t, c.status, c.text))
+			socket := filepath.Join(t.TempDir(), "cilium.sock")
+			ciliumtest.Serve(t, socket, func() (int, string) { return c.status, c.text })
+			got, err := HostRouting(t.Context(), socket)
 			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%q, %v; want %q, %q", got, err, c.want, c.err)
 			}
@@ -68,7 +52,7 @@ func TestNobody(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if mode, err := HostRouting(t.Context(), socket); mode != "" || err == nil || errors.Is(err, ErrUntold) {
+	if mode, err := HostRouting(t.Context(), socket); mode != "" || err == nil || errors.Is(err, errUntold) {
 		t.Fatalf("nobody answers: %q, %v", mode, err)
 	}
 }

@@ -15,7 +15,7 @@ func checkPods(inv *Inventory) []Finding {
 	}
 	f := Finding{
 		Check: "pod-routing", Severity: Note, Subject: "host",
-		What:     "Cilium passes packets of pods by the host's routing (BPF host routing)",
+		What:     "Cilium has packets of pods go past the host's routing (BPF host routing)",
 		Evidence: "GET /v1/healthz at " + cilium.Socket + ": host routing " + string(inv.HostRouting),
 		Why: "Routes, rules and netfilter of the host do not see these packets (Cilium since 1.9, on Linux 5.10 and newer), so nothing that steers by them " +
 			"works for pods: selvage-kube cannot lead them to an egress gateway. Cilium is faster this way; measure what legacy host routing costs.",

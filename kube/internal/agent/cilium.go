@@ -32,9 +32,9 @@ func (h *hostRouting) problem(ctx context.Context) string {
 	}
 	switch h.mode {
 	case cilium.BPF:
-		return "Cilium passes packets of this node's pods by the node's routing (BPF host routing), so none reaches the edge: set bpf.hostLegacyRouting=true in Cilium's values"
+		return "Cilium has packets of this node's pods go past the node's routing (BPF host routing), so none reaches the edge: set bpf.hostLegacyRouting=true in Cilium's values"
 	case "":
-		return fmt.Sprintf("whether Cilium passes packets of this node's pods by the node's routing is not known: %v", err)
+		return fmt.Sprintf("whether Cilium has packets of this node's pods go past the node's routing is not known: %v", err)
 	}
 	return ""
 }

@@ -3,29 +3,14 @@ package agent
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-// ciliumAgent answers at a socket as Cilium's agent does, until it is ended.
-func ciliumAgent(t *testing.T, socket string, answer *string) (end func()) {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // of a test
-		_, _ = w.Write([]byte(*answer))
-	})}
-	go func() { _ = server.Serve(l) }()
-	end = func() { _ = server.Close() }
-	t.Cleanup(end)
-	return end
-}
+	"github.com/selvage/selvage/test/ciliumtest"
+)
 
 // Without an answer it is not hoped that pods are steered; what was said once holds while Cilium's agent restarts.
 func TestHostRouting(t *testing.T) {
@@ -38,14 +23,15 @@ func TestHostRouting(t *testing.T) {
 		}
 	}
 	say("there is no socket")
-	answer := `{"routing": {"intra-host-routing-mode": "Legacy"}}`
-	end := ciliumAgent(t, socket, &answer)
+	serve := func(answer string) (end func()) {
+		return ciliumtest.Serve(t, socket, func() (int, string) { return http.StatusOK, answer })
+	}
+	end := serve(`{"routing": {"intra-host-routing-mode": "Legacy"}}`)
 	say("")
 	end()
 	h.asked = time.Time{}
 	say("")
-	answer = `{"routing": {"intra-host-routing-mode": "BPF"}}`
-	end = ciliumAgent(t, socket, &answer)
+	end = serve(`{"routing": {"intra-host-routing-mode": "BPF"}}`)
 	say("bpf.hostLegacyRouting=true")
 	end()
 	h.asked = time.Time{}

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -17,32 +16,25 @@ import (
 	"github.com/selvage/selvage/kube/internal/agent"
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
+	"github.com/selvage/selvage/test/ciliumtest"
 )
 
 // besideCilium has a node's Cilium say that it forwards past the node's routing: the policy and the node say so, with the way out, and
 // no longer when Cilium has another mode.
 func (b *managed) besideCilium(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cilium.sock")
-	l, err := new(net.ListenConfig).Listen(b.Ctx, "unix", socket)
-	b.Must(err)
 	var mode atomic.Value
 	mode.Store("BPF")
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { //nolint:gosec // of a test
-		if q.URL.Path != "/v1/healthz" {
-			http.NotFound(w, q)
-			return
-		}
-		fmt.Fprintf(w, `{"cilium": {"state": "Ok"}, "routing": {"inter-host-routing-mode": "Native", "intra-host-routing-mode": %q}}`, mode.Load())
-	})}
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
+	ciliumtest.Serve(t, socket, func() (int, string) {
+		return http.StatusOK, fmt.Sprintf(`{"cilium": {"state": "Ok"}, "routing": {"inter-host-routing-mode": "Native", "intra-host-routing-mode": %q}}`, mode.Load())
+	})
 
 	h := b.Hosts[0]
 	plain := b.agents[h.Name]
 	asks := plain
 	asks.Cilium = socket
 	b.restart(h, asks)
-	b.Fact("the policy and the node say that Cilium passes by the node's routing", func() error {
+	b.Fact("the policy and the node say that Cilium passes the node's routing by", func() error {
 		node := &v1alpha1.EgressNode{}
 		if err := b.c.Get(b.Ctx, client.ObjectKey{Name: dut.EdgeName(h)}, node); err != nil {
 			return err
