@@ -162,18 +162,34 @@ func (s *summary) print(t test) {
 	}
 }
 
-// Of each failed test the end repeats so much: the first line of so many messages.
+// Of each failed test the end repeats so much: so many messages, with so many of the lines
+// that follow their first.
 const (
 	mostErrors    = 3
+	mostFollowing = 8
 	longestOfLine = 300 // bytes
 )
 
 // errors are the first lines of what a test said.
 func errors(output []string) []string {
 	var said []string
+	messages, following := 0, mostFollowing // none follows before the first
 	for _, line := range output {
-		if line = strings.TrimSpace(line); position.MatchString(line) && len(said) < mostErrors {
-			said = append(said, strings.ToValidUTF8(line[:min(len(line), longestOfLine)], ""))
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case trimmed == "" || ofGoTest(trimmed):
+			continue
+		case position.MatchString(trimmed):
+			messages, following = messages+1, 0
+		default:
+			following++
+			trimmed = "    " + trimmed
+		}
+		if messages > mostErrors {
+			break
+		}
+		if following <= mostFollowing && messages > 0 {
+			said = append(said, strings.ToValidUTF8(trimmed[:min(len(trimmed), longestOfLine)], ""))
 		}
 	}
 	return said
@@ -187,11 +203,16 @@ func reason(output []string) string {
 	var said []string
 	for _, line := range output {
 		line = position.ReplaceAllString(strings.TrimSpace(line), "")
-		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+		if line != "" && !ofGoTest(line) {
 			said = append(said, line)
 		}
 	}
 	return strings.Join(said, " ")
+}
+
+// ofGoTest tells lines of go test itself, such as "=== RUN", from those of tests.
+func ofGoTest(line string) bool {
+	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
 }
 
 // privilege is what a skip says when the test was not allowed to do something.

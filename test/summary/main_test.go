@@ -27,6 +27,7 @@ func TestSummary(t *testing.T) {
 {"Action":"output","Package":"p","Test":"TestQuiet","Output":"    q_test.go:1: chatter\n"}
 {"Action":"pass","Package":"p","Test":"TestQuiet"}
 {"Action":"output","Package":"p","Test":"TestBad","Output":"    b_test.go:2: 1, want 2\n"}
+{"Action":"output","Package":"p","Test":"TestBad","Output":"        of 3\n"}
 {"Action":"output","Package":"p","Test":"TestBad","Output":"--- FAIL: TestBad (0.00s)\n"}
 {"Action":"pass","Package":"p","Test":"TestBad/good","Elapsed":1.2}
 {"Action":"fail","Package":"p","Test":"TestBad","Elapsed":1.26}
@@ -46,12 +47,12 @@ func TestSummary(t *testing.T) {
 {"Action":"skip","Package":"r"}
 `)
 	want := "go: downloading example.com/x v1.0.0\n" +
-		"    b_test.go:2: 1, want 2\n--- FAIL: TestBad (0.00s)\n" +
+		"    b_test.go:2: 1, want 2\n        of 3\n--- FAIL: TestBad (0.00s)\n" +
 		"2 skipped: this kernel has no vlan devices\n    q TestVLAN\n    q TestTags\n" +
 		"FAIL\tp\t0.1s\nok  \tq\t0.2s\n?   \tr\t[no test files]\n" +
 		"slowest packages:\n    20.0 s  q\n     1.3 s  p\n" +
 		"slowest tests:\n     1.3 s  p TestBad\n" +
-		"failed: p TestBad\n    b_test.go:2: 1, want 2\n" +
+		"failed: p TestBad\n    b_test.go:2: 1, want 2\n        of 3\n" +
 		"2 tests passed, 1 failed, 2 skipped\n"
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("output (-want +got):\n%s", d)
