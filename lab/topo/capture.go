@@ -55,10 +55,17 @@ func (l *Lab) ends() []LinkEnd {
 	return ends
 }
 
+// wholeBuffer is the kernel's buffer for whole packets, in KiB. In immediate mode each takes 64 KiB of it, so of the usual
+// 2 MiB 32 packets are all that may come while tcpdump has no core.
+const wholeBuffer = 16 << 10
+
 // Capture records what passes one end of a link into DIR/HOST-INTERFACE.pcap, until the command is stopped.
 func (e LinkEnd) Capture(ctx context.Context, dir string, o CaptureOptions) (*Command, error) {
 	name := e.Host.Name + "-" + e.Name
 	argv := []string{"tcpdump", "-i", e.Name, "-w", filepath.Join(dir, name+".pcap"), "-U", "-n", "-Z", "root", "--immediate-mode", "-s", strconv.Itoa(o.Snaplen)}
+	if o.Snaplen == 0 {
+		argv = append(argv, "-B", strconv.Itoa(wholeBuffer))
+	}
 	c := e.Host.Command(ctx, append(argv, o.Filter...)...)
 	c.Log = filepath.Join(e.Host.lab.Dir, fmt.Sprintf("capture-%s-%d.log", name, time.Now().UnixNano()))
 	if err := c.Start(); err != nil {
