@@ -44,6 +44,7 @@ type agent struct {
 	version string
 	hello   Hello
 	runner  *runner
+	serves  services
 	ledger  ledger
 	mu      sync.Mutex // of ledger
 	ctx     context.Context
@@ -80,6 +81,7 @@ func (a *agent) serve(ctx context.Context, in io.Reader) error {
 		return errors.Join(err, a.leave())
 	}
 	a.runner = newRunner(a.limits)
+	a.serves = services{limits: a.limits, known: a.Services}
 	stopBeats := make(chan struct{})
 	go a.keepAlive(stopBeats)
 	dog := newWatchdog(func() { a.end(errSilent) })
@@ -95,7 +97,7 @@ func (a *agent) serve(ctx context.Context, in io.Reader) error {
 	close(stopBeats)
 	a.end(nil)
 	a.runner.close()
-	err = errors.Join(err, a.leave())
+	err = errors.Join(err, a.serves.close(), a.leave())
 	if cause := context.Cause(a.ctx); !errors.Is(cause, errBye) {
 		return errors.Join(cause, err)
 	}
@@ -154,12 +156,15 @@ func (a *agent) answer(m message, received time.Time) (any, error) {
 		return with(m, a.set)
 	case opSwitch:
 		return with(m, a.turn)
+	case opAsk:
+		return with(m, func(q question) (any, error) { return a.serves.answer(a.ctx, q) })
 	case opBye:
 		a.endCommands(errBye)
 		a.runner.close()
+		err := a.serves.close()
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return struct{}{}, a.ledger.undo()
+		return struct{}{}, errors.Join(err, a.ledger.undo())
 	}
 	return a.look(m)
 }
@@ -180,13 +185,7 @@ func (a *agent) look(m message) (any, error) {
 }
 
 // with reads the body of a request.
-func with[Q, A any](m message, do func(Q) (A, error)) (any, error) {
-	var q Q
-	if err := json.Unmarshal(m.Body, &q); err != nil {
-		return nil, fmt.Errorf("request %s: %w", m.Op, err)
-	}
-	return do(q)
-}
+func with[Q, A any](m message, do func(Q) (A, error)) (any, error) { return With(m.Op, m.Body, do) }
 
 func (a *agent) watch(d time.Duration) (Watched, error) {
 	if d > a.limits.Time {
@@ -236,7 +235,7 @@ func (a *agent) describe() (h Hello, err error) {
 	if err := unix.Uname(&name); err != nil {
 		return h, fmt.Errorf("kernel version: %w", err)
 	}
-	if h.Machine, err = bootID(); err != nil {
+	if h.Machine, err = BootID(); err != nil {
 		return h, err
 	}
 	h.Kernel, h.Name = unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Nodename[:])
@@ -261,8 +260,8 @@ func (a *agent) describe() (h Hello, err error) {
 	return h, nil
 }
 
-// bootID is of the machine, until its next start.
-func bootID() (string, error) {
+// BootID is of the machine, until its next start.
+func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id)), err
 }

@@ -18,7 +18,10 @@ type Command struct {
 	MaxRate int64         `help:"Most bits a second that an instrument sends; 0 is no limit."`
 	MaxTime time.Duration `default:"1m" help:"Longest time of an instrument."`
 	Undo    bool          `help:"Only undo what a killed agent had changed."`
-	Await   time.Duration `help:"Write nothing before a first line comes, and wait so long for it: who attaches to a container does not read what came before."`
+	// Services are made for a session when they are first asked something.
+	Services Services `kong:"-"`
+
+	Await time.Duration `help:"Write nothing before a first line comes, and wait so long for it: who attaches to a container does not read what came before."`
 }
 
 // Serve serves a controller on standard input and output. version is this program's.
@@ -90,11 +93,11 @@ func (c *Command) undo() error {
 
 // Run runs this process as an agent, when its arguments (without the program's name) say so, and
 // exits; else it returns. A test whose binary is copied to places calls it first in TestMain.
-func Run(args []string, version string) {
+func Run(args []string, version string, known Services) {
 	if len(args) < 1 || args[0] != "agent" {
 		return
 	}
-	var c Command
+	c := Command{Services: known}
 	parser, err := kong.New(&c)
 	if err == nil {
 		_, err = parser.Parse(args[1:])

@@ -20,6 +20,7 @@ const (
 	opAdapter = "adapter" // what of an interface can be changed
 	opSet     = "set"
 	opSwitch  = "switch"
+	opAsk     = "ask" // something of a service
 	opBye     = "bye"
 )
 

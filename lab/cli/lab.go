@@ -19,6 +19,7 @@ import (
 	"github.com/selvage/selvage/lab/experiments"
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/preflight"
+	"github.com/selvage/selvage/lab/transit/tester"
 )
 
 // commands are the experiments in namespaces, and what is done at other places.
@@ -68,7 +69,10 @@ func (c *doctorCmd) Run(ctx context.Context, s *streams, console *experiment.Con
 type agentCmd struct{ agent.Command }
 
 // Run serves a controller.
-func (c *agentCmd) Run(ctx context.Context) error { return c.Serve(ctx, program.Version()) }
+func (c *agentCmd) Run(ctx context.Context) error {
+	c.Services = agent.Services{tester.ServiceName: tester.Service}
+	return c.Serve(ctx, program.Version())
+}
 
 // onePassword asks for a password once, and then knows it.
 func (s *streams) onePassword() func(prompt string) (string, error) {

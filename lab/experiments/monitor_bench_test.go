@@ -2,7 +2,6 @@ package experiments_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,9 +73,8 @@ const monitorReason = "unknown-remote"
 // monitored is an edge between a tester's interfaces, and what was measured of it.
 type monitored struct {
 	network *transit.Testbed
-	sender  *gen.Cores
-	sink    *gen.Sink
-	run     func(context.Context, gen.Load) (gen.Sent, error)
+	sender  transit.Sender
+	sink    transit.Sink
 	inline  bool // by the generator's own time
 	core    int  // of daemon and monitor
 	args    []string
@@ -117,17 +115,20 @@ func newMonitored(b *testing.B, one bool) *monitored {
 	must(err)
 	must(r.Warm(b.Context()))
 	must(r.Sender.Close()) // its place is taken by one of two sources
-	r.Sender, err = gen.NewCores(m.network.Net.Tester.Namespace, m.ports(b), gen.Stream{Frame: 64, From: m.network.Net.Inside, To: m.network.Net.Outside}, []int{generator})
+	namespace, ports, cores := m.network.Net.Tester.Namespace, m.ports(b), []int{generator}
+	stream := gen.Stream{Frame: 64, From: m.network.Net.Inside, To: m.network.Net.Outside}
+	if one { // a task like any other
+		r.Sender, err = gen.NewCores(namespace, ports, stream, cores)
+	} else {
+		r.Sender, err = transit.NewSender(namespace, ports, stream, cores)
+	}
 	must(err)
 	b.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			b.Error(err)
 		}
 	})
-	m.sender, m.sink, m.run, m.inline = r.Sender, r.Sink, r.Run, !one
-	if one { // a task like any other
-		m.run = r.Sender.Run
-	}
+	m.sender, m.sink, m.inline = r.Sender, r.Sink, !one
 	m.slice(b, nil) // warms up
 	return m
 }
@@ -165,7 +166,7 @@ func (m *monitored) slice(b *testing.B, w *observer) (forwarded, dropped float64
 		b.Fatal(err)
 	}
 	busy := m.busy(b, w)
-	sent, err := m.run(b.Context(), gen.Load{Duration: monitorSlice, Batch: transit.PeakBatch, Untimed: true})
+	sent, err := m.sender.Run(b.Context(), gen.Load{Duration: monitorSlice, Batch: transit.PeakBatch, Untimed: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -78,10 +78,22 @@ func TestRfc2544Ports(t *testing.T) {
 	}
 }
 
-// A run that is killed in a trial leaves the ports as they were.
+// A run that is killed in a trial leaves the ports as they were, those of another host too.
 func TestRfc2544PortsKilled(t *testing.T) {
-	t.Parallel()
-	tester, args := routed(t)
+	for name, elsewhere := range map[string]bool{"here": false, "at another place": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tester, args := routed(t)
+			if elsewhere {
+				args = append(args, "--host", "ns:"+tester.Namespace)
+			}
+			leavesPorts(t, tester, args)
+		})
+	}
+}
+
+func leavesPorts(t *testing.T, tester *topo.Host, args []string) {
+	t.Helper()
 	state := func() string {
 		var all []string
 		for _, name := range []string{"tx", "rx"} {

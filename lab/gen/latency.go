@@ -20,6 +20,17 @@ type Latency struct {
 	buckets []uint64
 }
 
+// Histogram are the frames by bucket, for SetHistogram of another process; nil without frames.
+func (l Latency) Histogram() []uint64 {
+	if l.Count == 0 {
+		return nil
+	}
+	return l.buckets
+}
+
+// SetHistogram takes what Histogram returned.
+func (l *Latency) SetHistogram(buckets []uint64) { l.buckets = buckets }
+
 // bucketBits is the kernel program's BUCKET_BITS.
 const bucketBits = 5
 

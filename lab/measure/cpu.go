@@ -39,10 +39,11 @@ func ReadCPU() (CPUClock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CPU time: %w", err)
 	}
-	return parseCPU(data)
+	return ParseCPU(data)
 }
 
-func parseCPU(data []byte) (CPUClock, error) {
+// ParseCPU reads what /proc/stat holds, of this or another machine.
+func ParseCPU(data []byte) (CPUClock, error) {
 	clock := CPUClock{}
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

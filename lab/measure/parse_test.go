@@ -74,7 +74,7 @@ func TestParseSS(t *testing.T) {
 }
 
 func TestCPUSince(t *testing.T) {
-	then, err := parseCPU(recorded(t, "stat"))
+	then, err := ParseCPU(recorded(t, "stat"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestCPUSince(t *testing.T) {
 	if diff := cmp.Diff(want, now.Since(then), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := parseCPU([]byte("intr 1 2 3\n")); err == nil {
+	if _, err := ParseCPU([]byte("intr 1 2 3\n")); err == nil {
 		t.Error("no error without a core")
 	}
 }

@@ -23,7 +23,7 @@ const version = "of-the-test"
 
 func TestMain(m *testing.M) {
 	measure.RunInstrument(os.Args[1:])
-	agent.Run(os.Args[1:], version)
+	agent.Run(os.Args[1:], version, nil)
 	if os.Getenv(controllerEnv) != "" {
 		os.Exit(control())
 	}

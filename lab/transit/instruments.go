@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
+	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
@@ -19,18 +17,17 @@ import (
 // Instruments is the instruments of one sample around a site: what sends, what takes in and,
 // for frames that come back, what loops.
 type Instruments struct {
-	Testbed   *Testbed // that they are around, nil around another site
-	site      Site
-	stream    gen.Stream
-	Sender    *gen.Cores
-	Sink      *gen.Sink
-	ends      Ends
-	reflector *gen.Reflector
-	drain     time.Duration
-	rest      time.Duration
-	catchUp   time.Duration
-	stop      []func() error
-	Dropped   losses.Counts // by name, in all trials
+	Testbed *Testbed // that they are around, nil around another site
+	site    Site
+	stream  gen.Stream
+	Sender  Sender
+	Sink    Sink
+	ends    Ends
+	drain   time.Duration
+	rest    time.Duration
+	catchUp time.Duration
+	stop    []func() error
+	Dropped losses.Counts // by name, in all trials
 }
 
 // InstrumentOptions are a sample's traffic and how its trials end.
@@ -69,33 +66,30 @@ func (r *Instruments) open(o InstrumentOptions) (err error) {
 	if err := r.Look(gen.SinkOptions{}); err != nil {
 		return err
 	}
-	if r.ends.Begin != nil {
-		stop, err := r.ends.Begin()
-		r.stop = append(r.stop, stop)
+	for _, stand := range r.ends.Stand {
+		stop, err := stand()
 		if err != nil {
 			return err
 		}
+		r.stop = append(r.stop, stop)
 	}
-	if len(r.ends.Loop) > 0 {
-		o := gen.ReflectorOptions{SinkOptions: gen.SinkOptions{Mode: r.ends.SinkMode}, Plain: r.ends.LoopPlain, Redirect: r.ends.LoopRedirect}
-		if r.reflector, err = gen.NewReflector(r.ends.LoopNamespace, r.ends.Loop, o); err != nil {
-			return err
-		}
-	}
-	r.Sender, err = gen.NewCores(r.ends.Namespace, r.ends.Ports, s, r.ends.Cores)
+	r.Sender, err = r.ends.Send(s)
 	return err
 }
 
 // Look replaces the sink by one that looks at other things: what it does not have to, costs
 // rates nothing.
-func (r *Instruments) Look(o gen.SinkOptions) (err error) {
-	if r.Sink != nil {
-		if err := r.Sink.Close(); err != nil {
+func (r *Instruments) Look(o gen.SinkOptions) error {
+	if sink := r.Sink; sink != nil {
+		r.Sink = nil
+		if err := sink.Close(); err != nil {
 			return err
 		}
 	}
-	o.Mode = r.ends.SinkMode
-	r.Sink, err = gen.NewSink(r.ends.SinkNamespace, r.ends.Into, o)
+	sink, err := r.ends.Sink(o)
+	if err == nil {
+		r.Sink = sink
+	}
 	return err
 }
 
@@ -108,10 +102,7 @@ func (r *Instruments) Close() error {
 	if r.Sink != nil {
 		errs = append(errs, r.Sink.Close())
 	}
-	if r.reflector != nil {
-		errs = append(errs, r.reflector.Close())
-	}
-	for _, stop := range r.stop {
+	for _, stop := range slices.Backward(r.stop) {
 		errs = append(errs, stop())
 	}
 	return errors.Join(errs...)
@@ -167,24 +158,9 @@ func (r *Instruments) Send(ctx context.Context, load gen.Load) (Passage, error) 
 	return p, nil
 }
 
-// generatorPriority is the generator's, of a real-time task: its clock cannot wait for
-// who else wants the core.
-const generatorPriority = 1
-
 // Run has the generator send.
 func (r *Instruments) Run(ctx context.Context, load gen.Load) (gen.Sent, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	before, err := unix.SchedGetAttr(0, 0)
-	if err != nil {
-		return gen.Sent{}, fmt.Errorf("priority of the generator: %w", err)
-	}
-	realtime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: generatorPriority}
-	if err := unix.SchedSetAttr(0, &realtime, 0); err != nil {
-		return gen.Sent{}, fmt.Errorf("real-time priority of the generator: %w (a control group may forbid it: cpu.rt_runtime_us)", err)
-	}
-	sent, err := r.Sender.Run(ctx, load)
-	return sent, errors.Join(err, unix.SchedSetAttr(0, before, 0))
+	return r.Sender.Run(ctx, load)
 }
 
 // account reads sink and counters until no frame is on its way any more: each has come or

@@ -21,28 +21,34 @@ type Site interface {
 	Accounts() bool
 }
 
-// Ends are where the frames of a direction start and arrive.
+// Ends are what the frames of a direction start at and arrive at.
 type Ends struct {
-	From, To  netip.Prefix // of the stream
-	Namespace string       // of Ports
-	Ports     []gen.Port
-	Cores     []int // of the generator
+	From, To netip.Prefix // of the stream
+	Send     func(gen.Stream) (Sender, error)
+	Sink     func(gen.SinkOptions) (Sink, error)
+	// Stand, by turns, is what has to stand before anything is sent: what loops frames back, and what drivers need.
+	Stand []func() (stop func() error, err error)
+}
 
-	SinkNamespace string // of Into
-	Into          []int  // interfaces of the sink
-	SinkMode      gen.Mode
-	Loop          []int // interfaces that send frames back, if there are any
-	LoopNamespace string
-	LoopPlain     bool // frames without a tunnel, too
-	LoopRedirect  bool // as gen.ReflectorOptions has it
-	// Begin, unless nil, prepares the site for the direction.
-	Begin func() (stop func() error, err error)
+// Sender offers loads, one after the other, each a run with a number.
+type Sender interface {
+	Next() uint16 // the number of the next run
+	Run(context.Context, gen.Load) (gen.Sent, error)
+	Close() error
+}
+
+// Sink takes frames in, those of one run.
+type Sink interface {
+	Reset(run uint16) error
+	Read() (gen.Report, error)
+	Close() error
 }
 
 // Ends are the testbed's.
 func (b *Testbed) Ends(direction string) (e Ends, err error) {
 	n := b.Net
-	e = Ends{From: n.Outside, To: n.Inside, Namespace: n.Tester.Namespace, SinkNamespace: n.Tester.Namespace}
+	namespace := n.Tester.Namespace
+	e = Ends{From: n.Outside, To: n.Inside}
 	into, loop := n.Underlays, n.Uplinks
 	if direction == Decap {
 		e.From, e.To = n.Inside, n.Outside
@@ -50,20 +56,31 @@ func (b *Testbed) Ends(direction string) (e Ends, err error) {
 	if direction != Encap {
 		into, loop = n.Uplinks, n.Underlays
 	}
-	if e.Ports, err = b.ports(direction); err != nil {
+	ports, err := b.ports(direction)
+	if err != nil {
 		return e, err
 	}
-	if e.Into, err = b.indexes(into); err != nil {
+	sinks, err := b.indexes(into)
+	if err != nil {
 		return e, err
-	}
-	if direction == Both {
-		e.Begin, e.LoopNamespace = n.AcceptBack, n.Tester.Namespace
-		if e.Loop, err = b.indexes(loop); err != nil {
-			return e, err
-		}
 	}
 	core, _ := cores()
-	e.Cores = []int{core}
+	e.Send = func(s gen.Stream) (Sender, error) { return NewSender(namespace, ports, s, []int{core}) }
+	e.Sink = func(o gen.SinkOptions) (Sink, error) { return gen.NewSink(namespace, sinks, o) }
+	if direction != Both {
+		return e, nil
+	}
+	loops, err := b.indexes(loop)
+	if err != nil {
+		return e, err
+	}
+	e.Stand = append(e.Stand, n.AcceptBack, func() (func() error, error) {
+		r, err := gen.NewReflector(namespace, loops, gen.ReflectorOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return r.Close, nil
+	})
 	return e, nil
 }
 

@@ -33,7 +33,7 @@ var self = commandline.Program{
 func main() {
 	// At a server that stages reaches by SSH, or in a namespace of this machine, this program is the lab's agent.
 	measure.RunInstrument(os.Args[1:])
-	agent.Run(os.Args[1:], program.Version())
+	agent.Run(os.Args[1:], program.Version(), nil)
 	ctrl.SetLogger(logr.Discard())
 	self.Main(&commands{})
 }

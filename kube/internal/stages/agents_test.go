@@ -27,7 +27,7 @@ const version = "of-the-test"
 
 func TestMain(m *testing.M) {
 	measure.RunInstrument(os.Args[1:])
-	agent.Run(os.Args[1:], version)
+	agent.Run(os.Args[1:], version, nil)
 	os.Exit(m.Run())
 }
 

@@ -21,7 +21,7 @@ import (
 // TestMain has the program of the product's module, which is not this one. A copy of the test is the lab's agent in a container.
 func TestMain(m *testing.M) {
 	measure.RunInstrument(os.Args[1:])
-	agent.Run(os.Args[1:], program.Version())
+	agent.Run(os.Args[1:], program.Version(), nil)
 	if os.Geteuid() == 0 && os.Getenv("SELVAGE_TEST_BINARY") == "" {
 		dir, err := os.MkdirTemp("", "selvage-kube-")
 		if err != nil {

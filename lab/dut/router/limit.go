@@ -70,7 +70,7 @@ func (t *Transit) AcceptBack() (stop func() error, err error) {
 			})
 		}
 		if err != nil {
-			return stop, err
+			return nil, errors.Join(err, stop())
 		}
 	}
 	return stop, nil

@@ -82,7 +82,7 @@ func openBench(b *testing.B, cores []int) *site {
 	if cores == nil {
 		return s
 	}
-	s.cores = cores
+	s.sides[0].cores = cores
 	for host, names := range map[*topo.Host][]string{w.tester: {"tx", "rx"}, w.device: {"in", "out"}} {
 		for _, name := range names {
 			// As drivers of cards do: a core has a queue of its own to send by (XPS).

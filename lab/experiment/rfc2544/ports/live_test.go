@@ -15,17 +15,20 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/agent"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/plant"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
+	"github.com/selvage/selvage/lab/transit/tester"
 	"github.com/selvage/selvage/lab/watch"
 	"github.com/selvage/selvage/test/tier"
 )
 
 func TestMain(m *testing.M) {
+	agent.Run(os.Args[1:], "test", agent.Services{tester.ServiceName: tester.Service})
 	tier.SideBySide(2)
 	os.Exit(m.Run())
 }
@@ -123,7 +126,7 @@ func (w *world) open(t testing.TB, c *Command, trials Trials) *site {
 	if err := c.Check(trials); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.openSite(t.Context(), trials)
+	s, err := c.openSite(t.Context(), trials, place.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +304,7 @@ func TestNothingIsLost(t *testing.T) {
 			s := w.open(t, command, trials)
 			most := math.Inf(1)
 			if len(cores) > 0 {
-				s.cores, most = cores, 200e3 // two cores and the device get into each other's way here
+				s.sides[0].cores, most = cores, 200e3 // two cores and the device get into each other's way here
 			}
 			passesWhole(t, around(t, s, trials), most)
 		})
@@ -414,7 +417,7 @@ func TestRefusals(t *testing.T) {
 			must(err)
 			c.undo = func() { must(sink.Close()) }
 		}
-		s, err := command.openSite(t.Context(), trials)
+		s, err := command.openSite(t.Context(), trials, place.Options{})
 		if err == nil {
 			s.Close()
 		}

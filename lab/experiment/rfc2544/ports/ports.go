@@ -19,7 +19,9 @@ import (
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
+	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/lab/turns"
 	"github.com/selvage/selvage/lab/watch"
 )
 
@@ -38,6 +40,7 @@ const Group = "Ports"
 type Command struct {
 	Tx        []Interface    `group:"Ports" placeholder:"IF" help:"Measure a device between interfaces that exist instead: where frames leave, IF or ns:NAME:IF. Flows take turns over several."`
 	Rx        []Interface    `group:"Ports" placeholder:"IF" help:"Where they arrive behind the device."`
+	Host      []place.Place  `group:"Ports" placeholder:"PLACE" help:"Where the ports of --rx are, if not on this host: ssh:[USER@]HOST[:PORT], ns:NAME or pid:N. With two, the first is where those of --tx are."`
 	DUT       string         `name:"dut" group:"Ports" placeholder:"TEXT" help:"What the device is, for the report."`
 	Reverse   bool           `group:"Ports" help:"Measure the other direction too, one after the other."`
 	Both      bool           `group:"Ports" help:"Measure both directions at once too: the ports of --rx loop frames back, and each crosses the device twice."`
@@ -62,7 +65,10 @@ type Command struct {
 	CatchUp time.Duration `name:"catch-up" group:"Ports" placeholder:"TIME" default:"100us" help:"Delay that the generator makes up for by sending faster; what is later is unsent. A virtual machine without cores of its own needs milliseconds, and loads the device in bursts then; ${default}."`
 
 	Boxes watch.Flags `embed:"" group:"Ports"`
-	SSH   string      `name:"ssh" group:"Ports" default:"ssh" placeholder:"COMMAND" help:"The ssh program for --watch-device, with further arguments; ${default}."`
+	SSH   string      `name:"ssh" group:"Ports" default:"ssh" placeholder:"COMMAND" help:"The ssh program for --host and --watch-device, with further arguments; ${default}."`
+
+	Sudo     place.Sudo `group:"Ports" enum:"no,yes,pass" default:"no" help:"How the user becomes root at --host: ${enum}. With pass, the password is asked for, by the program in $$SUDO_ASKPASS if there is one."`
+	Programs string     `group:"Ports" type:"existingdir" placeholder:"DIR" help:"Directory with selvage-lab-linux-ARCH for hosts of another architecture; where this program is by default."`
 
 	Given    bool `kong:"-"` // any flag of ports
 	LineRate bool `kong:"-"` // --line-rate was given, and goes before what drivers say
@@ -180,7 +186,7 @@ const defaultCatchUp, mostCatchUp = 100 * time.Microsecond, time.Second
 
 // Check says what is missing or wrong.
 func (c *Command) Check(t Trials) error {
-	errs := []error{c.checkPorts(), c.checkEncap(), c.checkCatchUp(), t.checkMixes(c.Genome), c.Boxes.Check()}
+	errs := []error{c.checkPorts(), c.checkHost(), c.checkEncap(), c.checkCatchUp(), t.checkMixes(c.Genome), c.Boxes.Check()}
 	if c.L2 {
 		if len(c.TxAddress)+len(c.RxAddress)+len(c.Gateway) > 0 {
 			errs = append(errs, errors.New("--l2: a device that does not route needs no --tx-address, --rx-address and --gateway"))
@@ -191,13 +197,8 @@ func (c *Command) Check(t Trials) error {
 	} else {
 		errs = append(errs, c.checkAddresses(txAddress, c.Tx, c.TxAddress), c.checkAddresses(rxAddress, c.Rx, c.RxAddress))
 	}
-	for i, core := range c.Cores {
-		if core < 0 || core >= runtime.NumCPU() || slices.Contains(c.Cores[:i], core) {
-			errs = append(errs, fmt.Errorf("--generator-cores: %d is not within 0 … %d, or is named twice", core, runtime.NumCPU()-1))
-		}
-	}
-	if n := runtime.NumCPU(); n > 1 && len(c.Cores) >= n {
-		errs = append(errs, fmt.Errorf("--generator-cores: leave at least one of %d to the sink and to everything else, as the generator is a real-time task", n))
+	if len(c.Host) == 0 {
+		errs = append(errs, checkCores(c.Cores, runtime.NumCPU()))
 	}
 	switch {
 	case c.VLAN > 4094:
@@ -206,6 +207,31 @@ func (c *Command) Check(t Trials) error {
 		errs = append(errs, fmt.Errorf("--exceed-ratio: %g is not within 0 … 1", c.Exceed))
 	case c.Sum != 0 && c.Sum < t.Duration:
 		errs = append(errs, fmt.Errorf("--duration-sum: %s is less than one trial (--duration %s)", c.Sum, t.Duration))
+	}
+	return errors.Join(errs...)
+}
+
+// checkCores says why a host of n cores cannot have its generator on some of them.
+func checkCores(cores []int, n int) error {
+	for i, core := range cores {
+		if core < 0 || core >= n || slices.Contains(cores[:i], core) {
+			return fmt.Errorf("--generator-cores: %d is not within 0 … %d, or is named twice", core, n-1)
+		}
+	}
+	if n > 1 && len(cores) >= n {
+		return fmt.Errorf("--generator-cores: leave at least one of %d to the sink and to everything else, as the generator is a real-time task", n)
+	}
+	return nil
+}
+
+// checkHost sees that something can run at the places.
+func (c *Command) checkHost() error {
+	if len(c.Host) > len(c.places()) {
+		return fmt.Errorf("--host: %d places are more than that of --tx and that of --rx", len(c.Host))
+	}
+	var errs []error
+	for _, p := range c.Host {
+		errs = append(errs, turns.CheckPlace("--host", p))
 	}
 	return errors.Join(errs...)
 }
@@ -223,7 +249,7 @@ func (c *Command) checkPorts() error {
 	}
 	all := slices.Concat(c.Tx, c.Rx)
 	for i, port := range all {
-		if slices.Contains(all[:i], port) {
+		if slices.Contains(all[:i], port) && len(c.Host) == 0 {
 			return fmt.Errorf("--tx, --rx: %s is named twice", port)
 		}
 	}

@@ -3,12 +3,9 @@ package ports
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
@@ -19,9 +16,6 @@ import (
 
 // deviceName is the target of all samples.
 const deviceName = "device"
-
-// lastCore is the generator's by default: interrupts tend to be on the first ones.
-func lastCore() int { return runtime.NumCPU() - 1 }
 
 // largest is the largest frame of all, without a tag.
 func largest(t Trials) int {
@@ -116,7 +110,9 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	defer progress.Close()
 	r = console.Blank(Name, began, c.parameters(t))
 	r.Environment.Versions = map[string]string{"selvage": console.Version}
-	site, err := c.openSite(ctx, t)
+	options := place.Connection{SSH: c.SSH, Sudo: c.Sudo, Programs: c.Programs}.Options(console.Version, console.Password)
+	options.Limits.Time = t.longest() + agentMargin
+	site, err := c.openSite(ctx, t, options)
 	if err != nil {
 		return r, err
 	}
@@ -132,13 +128,23 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 		Pace: pace, Outcome: outcome,
 		Take: func(ctx context.Context, s step) (result.Sample, error) { return c.take(ctx, site, s, t), nil },
 	}
-	asked := c.Boxes.Start(ctx, place.Connection{SSH: c.SSH}.Options(console.Version, console.Password), began)
+	asked := c.Boxes.Start(ctx, options, began)
 	err = taking.All(ctx, steps, &r, progress)
 	r.Devices = asked.End()
-	r.Parameters["neighbours_answered"] = result.Count(int(site.answered())).Explained("requests by ARP and neighbour discovery")
+	answered, failed := site.answered(ctx)
+	if err == nil {
+		err = failed
+	}
+	r.Parameters["neighbours_answered"] = result.Count(int(answered)).Explained("requests by ARP and neighbour discovery")
 	r.Duration = time.Since(began).Seconds()
 	return r, experiment.Removed(ctx, err, site.Close())
 }
+
+// agentMargin is what an agent's generator may send for beyond the longest trial: for a burst that has no duration.
+const agentMargin = 10 * time.Second
+
+// longest is the longest trial.
+func (t Trials) longest() time.Duration { return max(t.Duration, t.InitialDuration, t.LatencyDuration) }
 
 // parameters are what was asked for.
 func (c *Command) parameters(t Trials) result.Parameters {
@@ -206,17 +212,23 @@ func (c *Command) describe(r *result.Result, s *site, t Trials) {
 	p["tx_hosts"], p["rx_hosts"] = result.Words(s.sides[0].network.String()), result.Words(s.sides[1].network.String())
 	p["generator"] = result.Words("frames are made by a BPF program in the kernel (BPF_PROG_TEST_RUN with live frames) and handed to the driver by XDP's redirect, without sockets, AF_XDP or DPDK; its threads are real-time tasks while they send")
 	p["sink"] = result.Words(fmt.Sprintf("XDP, %s mode", s.mode))
-	p["generator_cores"] = result.Counts(s.cores)
+	p["generator_cores"] = result.Counts(s.sides[0].cores)
+	for i, name := range []string{"tx_place", "rx_place"} {
+		if d := s.sides[i]; d.place != "" {
+			h := d.tester.Host()
+			p[name] = result.Words(d.place).Explained("Linux %s, %d cores; its generator has cores %v", h.Kernel, h.Cores, d.cores)
+		}
+	}
+	if !s.oneClock(forward) {
+		p["clocks"] = result.Words("one at each side: latency is measured of frames that come back, with --both, and of no others")
+	}
 	p["line_rate"] = result.Words("not known: no driver says it, and --line-rate was not given")
 	if t.LineRate > 0 {
 		p["line_rate"] = result.Of(result.Number(t.LineRate)).In("Gbit/s")
 	}
 	r.Topology = topology(s)
-	r.Environment.Cores = runtime.NumCPU()
-	var name unix.Utsname
-	if unix.Uname(&name) == nil { // it fails for a bad pointer alone
-		r.Environment.Kernel = unix.ByteSliceToString(name.Release[:])
-	}
+	host := s.sides[0].tester.Host()
+	r.Environment.Cores, r.Environment.Kernel = host.Cores, host.Kernel
 }
 
 // topology is the picture of a site.

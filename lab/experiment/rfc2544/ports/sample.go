@@ -11,7 +11,6 @@ import (
 
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
-	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/search"
 	"github.com/selvage/selvage/lab/stats"
@@ -101,7 +100,7 @@ func (m *sample) attempt(ctx context.Context) (err error) {
 	}
 	m.set(experiment.IdleBusy, busy)
 	if m.command.L2 {
-		if err := m.site.announce(); err != nil {
+		if err := m.site.announce(ctx); err != nil {
 			return err
 		}
 	}
@@ -145,7 +144,8 @@ func (m *sample) warm(ctx context.Context) error {
 
 // selfTest sends as fast as it goes: what the generator gets out of these ports, whatever becomes of it.
 func (m *sample) selfTest(ctx context.Context) error {
-	before, err := measure.ReadCPU()
+	from, _ := m.site.towards(m.step.direction)
+	before, err := from.tester.CPU(ctx)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (m *sample) selfTest(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
-	after, err := measure.ReadCPU()
+	after, err := from.tester.CPU(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (m *sample) selfTest(ctx context.Context) error {
 	m.ceiling = p.Sent.Rate()
 	m.set(transit.GeneratorCeiling, m.ceiling/1e6)
 	m.set("peak", float64(p.Got.Frames)/p.Sent.Duration.Seconds()/1e6)
-	m.limiter = ceilingLimiter(p.Sent, len(m.site.cores))
+	m.limiter = ceilingLimiter(p.Sent, len(from.cores))
 	return experiment.Sleep(ctx, m.Settle)
 }
 
@@ -292,7 +292,7 @@ func (m *sample) backToBack(ctx context.Context) error {
 // latency measures at the no-drop rate and at shares of it.
 func (m *sample) latency(ctx context.Context) error {
 	ndr, _ := m.found.Find(search.NDR)
-	if m.LatencyTrials == 0 || ndr.Throughput == 0 {
+	if m.LatencyTrials == 0 || ndr.Throughput == 0 || !m.site.oneClock(m.step.direction) {
 		return nil
 	}
 	figures, last, err := m.instruments.Latencies(ctx, transit.LatencyTrials{Rate: ndr.Lower, Duration: m.LatencyDuration, Trials: m.LatencyTrials, Retries: m.Retries})

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/neighbour"
+	"github.com/selvage/selvage/lab/place"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
+	"github.com/selvage/selvage/lab/transit/tester"
 )
 
 // Directions.
@@ -28,7 +31,6 @@ type site struct {
 	sides   [2]side // --tx, --rx
 	vlan    uint16
 	mode    gen.Mode
-	cores   []int
 	largest int // frame without tag
 	tunnel  func(netip.Addr) *gen.Tunnel
 	added   int // by it
@@ -37,71 +39,115 @@ type site struct {
 // side is one side of the device.
 type side struct {
 	flag    string
+	place   string // of --host, "" is this host
+	tester  tester.Ports
+	cores   []int        // of a generator there
 	network netip.Prefix // of the hosts
 	links   []link
 }
 
 // link is a port and what is behind it.
 type link struct {
-	port       topo.Port
-	own        netip.Addr
-	neighbours *neighbour.Responder
-	device     net.HardwareAddr // where frames from this port go
+	port   topo.Port
+	own    netip.Addr
+	device net.HardwareAddr // where frames from this port go
 }
 
 // resolveTime is how long the device has to answer for its address.
 const resolveTime = 3 * time.Second
 
 // openSite reads the ports, refuses what cannot work, and finds the device.
-func (c *Command) openSite(ctx context.Context, t Trials) (*site, error) {
-	s := &site{vlan: c.VLAN, mode: c.XDP, cores: c.cores(), largest: largest(t), tunnel: c.tunnel, added: c.overhead()}
-	s.sides[0].flag, s.sides[1].flag = "--tx", "--rx"
-	for i, side := range []struct {
-		ports   []Interface
-		addrs   []netip.Prefix
-		network netip.Prefix
-	}{{c.Tx, c.TxAddress, c.TxNet}, {c.Rx, c.RxAddress, c.RxNet}} {
-		s.sides[i].network = side.network
-		if !side.network.IsValid() {
-			s.sides[i].network = defaultNetwork(i, t.Family, side.addrs)
+func (c *Command) openSite(ctx context.Context, t Trials, o place.Options) (s *site, err error) {
+	s = &site{vlan: c.VLAN, mode: c.XDP, largest: largest(t), tunnel: c.tunnel, added: c.overhead()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
 		}
-		for k, name := range side.ports {
-			port, err := topo.ReadPort(name.Namespace, name.Name)
-			if err == nil {
-				err = s.refuse(port)
-			}
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("%s: %w", s.sides[i].flag, err), s.Close())
-			}
-			l := link{port: port}
-			if len(side.addrs) > 0 {
-				l.own = side.addrs[k].Addr()
-			}
-			if l.neighbours, err = neighbour.Open(port, c.speaksFor(&s.sides[i], side.addrs, k)); err != nil {
-				return nil, errors.Join(err, s.Close())
-			}
-			s.sides[i].links = append(s.sides[i].links, l)
+	}()
+	for i, names := range [][]Interface{c.Tx, c.Rx} {
+		if err := s.sides[i].open(ctx, c, i, names, o); err != nil {
+			return s, fmt.Errorf("%s: %w", s.sides[i].flag, err)
 		}
 	}
-	find := s.resolve
-	if c.L2 {
-		find = s.pair
+	for i, addrs := range [][]netip.Prefix{c.TxAddress, c.RxAddress} {
+		if err := s.occupy(ctx, c, i, addrs, t.Family); err != nil {
+			return s, err
+		}
 	}
 	if err := errors.Join(c.checkHosts(s), s.checkNetworks(t)); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return s, err
 	}
-	if err := find(ctx, c); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if c.L2 {
+		return s, s.pair(ctx)
 	}
-	return s, nil
+	return s, s.resolve(ctx, c)
 }
 
-// cores are the generator's.
-func (c *Command) cores() []int {
-	if len(c.Cores) == 0 {
-		return []int{lastCore()}
+// open reads the ports of side i.
+func (d *side) open(ctx context.Context, c *Command, i int, names []Interface, o place.Options) (err error) {
+	d.flag = []string{"--tx", "--rx"}[i]
+	var all []tester.Name
+	for _, name := range names {
+		all = append(all, tester.Name(name))
 	}
-	return c.Cores
+	if at := c.places()[i]; at == nil {
+		d.tester, err = tester.Open(all)
+	} else {
+		d.place = at.String()
+		session, failed := place.Open(ctx, *at, o)
+		if failed != nil {
+			return failed
+		}
+		d.tester, err = tester.OpenAt(ctx, session, all)
+	}
+	if err != nil {
+		return err
+	}
+	for _, port := range d.tester.Links() {
+		d.links = append(d.links, link{port: port})
+	}
+	n := d.tester.Host().Cores
+	d.cores = c.Cores
+	if len(d.cores) == 0 {
+		d.cores = []int{n - 1} // interrupts tend to be on the first ones
+	}
+	return checkCores(d.cores, n)
+}
+
+// occupy refuses ports that cannot be used and answers for the hosts at side i.
+func (s *site) occupy(ctx context.Context, c *Command, i int, addrs []netip.Prefix, family int) error {
+	d := &s.sides[i]
+	d.network = []netip.Prefix{c.TxNet, c.RxNet}[i]
+	if !d.network.IsValid() {
+		d.network = defaultNetwork(i, family, addrs)
+	}
+	var answers []neighbour.Options
+	for k := range d.links {
+		if err := s.refuse(d, d.links[k].port); err != nil {
+			return fmt.Errorf("%s: %w", d.flag, err)
+		}
+		if len(addrs) > 0 {
+			d.links[k].own = addrs[k].Addr()
+		}
+		answers = append(answers, c.speaksFor(d, addrs, k))
+	}
+	return d.tester.Answer(ctx, answers)
+}
+
+// places are those of both sides, nil for this host.
+func (c *Command) places() (at [2]*place.Place) {
+	switch len(c.Host) {
+	case 1:
+		at[1] = &c.Host[0]
+	case 2:
+		at[0], at[1] = &c.Host[0], &c.Host[1]
+	}
+	return at
+}
+
+// oneClock says whether frames of a direction leave and arrive at one host.
+func (s *site) oneClock(direction string) bool {
+	return direction == both || s.sides[0].tester.Host().Boot == s.sides[1].tester.Host().Boot
 }
 
 // defaultNetwork is that of a side's addresses, or what RFC 2544 and RFC 5180 set aside.
@@ -116,7 +162,7 @@ func defaultNetwork(i, family int, addrs []netip.Prefix) netip.Prefix {
 }
 
 // hosts are those of a side's network that frames are from or for.
-func (s *side) hosts() []netip.Addr { return gen.Hosts(s.network, gen.DefaultDestinations) }
+func (d *side) hosts() []netip.Addr { return gen.Hosts(d.network, gen.DefaultDestinations) }
 
 // speaksFor is whom a port of a router's side answers for: its own address and the hosts.
 func (c *Command) speaksFor(s *side, addrs []netip.Prefix, k int) neighbour.Options {
@@ -163,7 +209,7 @@ func (s *site) checkNetworks(t Trials) error {
 }
 
 // refuse says why a port cannot be used.
-func (s *site) refuse(p topo.Port) error {
+func (s *site) refuse(d *side, p topo.Port) error {
 	const header = 14
 	need := s.largest - gen.FCS - header + s.added
 	command := "ip link set dev " + p.Name
@@ -185,8 +231,8 @@ func (s *site) refuse(p topo.Port) error {
 		return fmt.Errorf("%s has an address of this host, %s: the load would take the interface from who uses it. Use one without addresses", p, p.Addrs[0])
 	case p.MTU < need:
 		return fmt.Errorf("frames of %d bytes need an MTU of %d at %s, which has %d: raise it (%s mtu %d), or use smaller --sizes", s.largest+s.added, need, p, p.MTU, command, need)
-	case p.Kind != "veth" && p.TxQueues < len(s.cores):
-		return fmt.Errorf("%s has %d transmit queues for %d cores of the generator: use fewer --generator-cores, or more queues (ethtool -L)", p, p.TxQueues, len(s.cores))
+	case p.Kind != "veth" && p.TxQueues < len(d.cores):
+		return fmt.Errorf("%s has %d transmit queues for %d cores of the generator: use fewer --generator-cores, or more queues (ethtool -L)", p, p.TxQueues, len(d.cores))
 	}
 	return nil
 }
@@ -197,31 +243,32 @@ func (s *site) resolve(ctx context.Context, c *Command) error {
 	defer cancel()
 	for i, addrs := range [][]netip.Prefix{c.TxAddress, c.RxAddress} {
 		for k := range s.sides[i].links {
-			l := &s.sides[i].links[k]
 			gateway, _ := c.gateway(addrs[k]) // Check has found it
-			var err error
-			if l.device, err = l.neighbours.Resolve(ctx, gateway, addrs[k].Addr()); err != nil {
+			mac, err := s.sides[i].tester.Resolve(ctx, tester.Question{Port: k, Addr: gateway, From: addrs[k].Addr()})
+			if err != nil {
 				return fmt.Errorf("--gateway: %w", err)
 			}
+			s.sides[i].links[k].device = mac
 		}
 	}
 	return nil
 }
 
 // pair has frames of each port go to its counterpart, and switches learn where both are.
-func (s *site) pair(context.Context, *Command) error {
+func (s *site) pair(ctx context.Context) error {
 	for k := range s.sides[0].links {
 		a, b := &s.sides[0].links[k], &s.sides[1].links[k]
 		a.device, b.device = b.port.MAC, a.port.MAC
 	}
-	return s.announce()
+	return s.announce(ctx)
 }
 
 // announce shows each port of a pair to the switches, whose tables forget.
-func (s *site) announce() error {
+func (s *site) announce(ctx context.Context) error {
 	for i := range s.sides {
-		for k, l := range s.sides[i].links {
-			if err := l.neighbours.Announce(s.sides[i].hosts()[k]); err != nil {
+		hosts := s.sides[i].hosts()
+		for k := range s.sides[i].links {
+			if err := s.sides[i].tester.Announce(ctx, k, hosts[k]); err != nil {
 				return err
 			}
 		}
@@ -229,42 +276,64 @@ func (s *site) announce() error {
 	return nil
 }
 
+// towards are the sides that frames of a direction leave and arrive at.
+func (s *site) towards(direction string) (from, to *side) {
+	if direction == reverse {
+		return &s.sides[1], &s.sides[0]
+	}
+	return &s.sides[0], &s.sides[1]
+}
+
 // Ends are the ports of a direction.
 func (s *site) Ends(direction string) (transit.Ends, error) {
-	from, to := s.sides[0], s.sides[1]
-	if direction == reverse {
-		from, to = to, from
-	}
-	e := transit.Ends{
-		From: from.network, To: to.network, Namespace: from.links[0].port.Namespace, Cores: s.cores,
-		SinkNamespace: to.links[0].port.Namespace, SinkMode: s.mode, Begin: func() (func() error, error) { return s.begin(from) },
-	}
-	if direction == both { // the sink at the port of the generator takes the place of what begin would put there
-		e.SinkNamespace, e.LoopNamespace, e.LoopPlain, e.Begin = e.Namespace, e.SinkNamespace, true, nil
-		for _, l := range to.links {
-			e.Loop = append(e.Loop, l.port.Index)
-			e.LoopRedirect = e.LoopRedirect || l.port.Kind == "veth"
-		}
+	from, to := s.towards(direction)
+	e := transit.Ends{From: from.network, To: to.network}
+	if direction == both { // the sink at the port of the generator takes the place of what accept would put there
+		loop := to
+		e.Stand = append(e.Stand, func() (func() error, error) {
+			o := gen.ReflectorOptions{SinkOptions: gen.SinkOptions{Mode: s.mode}, Plain: true, Redirect: loop.isVeth()}
+			return loop.tester.Reflector(loop.indexes(), o)
+		})
 		to = from
+	} else {
+		e.Stand = append(e.Stand, from.accept)
 	}
+	o := tester.SenderOptions{Cores: from.cores}
 	for _, l := range from.links {
 		p := gen.Port{Ifindex: l.port.Index, SrcMAC: l.port.MAC, DstMAC: l.device, VLAN: s.vlan}
 		if direction != reverse {
 			p.Tunnel = s.tunnel(l.own)
 		}
-		e.Ports = append(e.Ports, p)
+		o.Ports = append(o.Ports, p)
 	}
-	for _, l := range to.links {
-		e.Into = append(e.Into, l.port.Index)
+	e.Send = func(stream gen.Stream) (transit.Sender, error) {
+		o.Stream = stream
+		return from.tester.Sender(o)
+	}
+	e.Sink = func(o gen.SinkOptions) (transit.Sink, error) {
+		o.Mode = s.mode
+		return to.tester.Sink(to.indexes(), o)
 	}
 	return e, nil
 }
 
-// begin has a direction's drivers take frames from XDP: most do so only while they run a program themselves.
-func (s *site) begin(from side) (stop func() error, err error) {
+func (d *side) indexes() (all []int) {
+	for _, l := range d.links {
+		all = append(all, l.port.Index)
+	}
+	return all
+}
+
+// isVeth says whether any of its ports is one.
+func (d *side) isVeth() bool {
+	return slices.ContainsFunc(d.links, func(l link) bool { return l.port.Kind == "veth" })
+}
+
+// accept has drivers take frames from XDP: most do so only while they run a program themselves.
+func (d *side) accept() (stop func() error, err error) {
 	stop = func() error { return nil }
 	var indexes []int
-	for _, l := range from.links {
+	for _, l := range d.links {
 		if l.port.Kind != "veth" { // which needs one at its other end
 			indexes = append(indexes, l.port.Index)
 		}
@@ -272,9 +341,9 @@ func (s *site) begin(from side) (stop func() error, err error) {
 	if len(indexes) == 0 {
 		return stop, nil
 	}
-	sink, err := gen.NewSink(from.links[0].port.Namespace, indexes, gen.SinkOptions{Stream: 255})
+	sink, err := d.tester.Sink(indexes, gen.SinkOptions{Stream: 255})
 	if err != nil {
-		return stop, fmt.Errorf("the driver (%s) sends no frames of XDP without native XDP; use another card at the side of %s: %w", from.links[0].port.Driver, from.flag, err)
+		return nil, fmt.Errorf("the driver (%s) sends no frames of XDP without native XDP; use another card at the side of %s: %w", d.links[0].port.Driver, d.flag, err)
 	}
 	return sink.Close, nil
 }
@@ -282,25 +351,25 @@ func (s *site) begin(from side) (stop func() error, err error) {
 // Accounts is false: nobody sees the device's counters.
 func (s *site) Accounts() bool { return false }
 
-// Drops are the frames that the receive rings of this host had no room for: no loss of the device.
-func (s *site) Drops(context.Context) (losses.Counts, error) {
+// Drops are the frames that the receive rings of the tester had no room for: no loss of the device.
+func (s *site) Drops(ctx context.Context) (losses.Counts, error) {
 	counts := losses.Counts{}
-	for _, side := range s.sides {
-		for _, l := range side.links {
-			port, err := topo.ReadPort(l.port.Namespace, l.port.Name)
-			if err != nil {
-				return nil, err
-			}
-			counts["full ring of "+port.String()] = port.Overflows
+	for _, d := range s.sides {
+		overflows, err := d.tester.Overflows(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for port, n := range overflows {
+			counts["full ring of "+port] = n
 		}
 	}
 	return counts, nil
 }
 
 // speed is the rate of a side's links together in Gbit/s, 0 where a driver does not know it.
-func (s *side) speed() float64 {
+func (d *side) speed() float64 {
 	sum := 0
-	for _, l := range s.links {
+	for _, l := range d.links {
 		if l.port.Mbps == 0 {
 			return 0
 		}
@@ -318,36 +387,36 @@ func (s *site) line() float64 {
 }
 
 // String lists the ports of a side.
-func (s *side) String() string {
+func (d *side) String() string {
 	var names []string
-	for _, l := range s.links {
+	for _, l := range d.links {
 		name := l.port.String()
 		if l.port.Driver != "" {
 			name += " (" + l.port.Driver + ")"
 		}
 		names = append(names, name)
 	}
+	if d.place != "" {
+		return strings.Join(names, ", ") + " at " + d.place
+	}
 	return strings.Join(names, ", ")
 }
 
 // answered is how many requests for neighbours were answered.
-func (s *site) answered() (sum uint64) {
-	for _, side := range s.sides {
-		for _, l := range side.links {
-			sum += l.neighbours.Answered()
-		}
+func (s *site) answered(ctx context.Context) (sum uint64, err error) {
+	for _, d := range s.sides {
+		n, failed := d.tester.Answered(ctx)
+		sum, err = sum+n, errors.Join(err, failed)
 	}
-	return sum
+	return sum, err
 }
 
-// Close ends the answers.
+// Close ends the answers and the sessions with other hosts.
 func (s *site) Close() error {
 	var errs []error
-	for _, side := range s.sides {
-		for _, l := range side.links {
-			if l.neighbours != nil {
-				errs = append(errs, l.neighbours.Close())
-			}
+	for _, d := range s.sides {
+		if d.tester != nil {
+			errs = append(errs, d.tester.Close())
 		}
 	}
 	return errors.Join(errs...)
