@@ -65,6 +65,7 @@ func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]fu
 	t.Helper()
 	b := &managed{cluster: newCluster(t), agents: map[string]agent.Options{}, stops: map[string]func(){}, kubelets: map[string]*apiserver.Kubelet{}}
 	harness.Confine(b.Hub.Network, "../../..") // as in the chart
+	b.Hub.Patience = time.Minute
 	var err error
 	b.server, err = apiserver.Start(b.Ctx)
 	b.Must(err)

@@ -1,12 +1,14 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/lab/dut"
@@ -24,6 +26,9 @@ type Network struct {
 	stop     func() error // ends the captures, nil while none is made
 	Edges    map[string]*dut.Edge
 	confined string // program that Start runs in the place of the edge's, "" for that
+	// Patience is how long Fact waits, await.Patience by default. What goes by an API server, its controller and agents takes
+	// longer on two cores that other tests have too.
+	Patience time.Duration
 }
 
 // NewNetwork makes an empty network, which goes with the test.
@@ -69,7 +74,7 @@ func (n *Network) Must(err error) {
 // Fact waits until try returns nil.
 func (n *Network) Fact(what string, try func() error) {
 	n.T.Helper()
-	if err := await.That(n.Ctx, what, try); err != nil {
+	if err := await.Within(n.Ctx, cmp.Or(n.Patience, await.Patience), what, try); err != nil {
 		n.again(try)
 		n.Fail(what, err)
 	}
