@@ -38,6 +38,8 @@ type Sessions interface {
 	// Sessions are without.
 	Neighbours() []speaker.Neighbour
 	Sessions() []speaker.Neighbour
+	// Established is how many sessions there are, and how many of them said all.
+	Established() (sessions, complete int)
 	Refresh(neighbour netip.Addr, soft bool) error
 	Fail(neighbour netip.Addr, why string)
 }

@@ -218,6 +218,8 @@ func (s fakeSpeaker) Sessions() []speaker.Neighbour {
 	return []speaker.Neighbour{{Name: "rr1", Addr: rr, Established: true}}
 }
 
+func (s fakeSpeaker) Established() (sessions, complete int) { return 1, 0 }
+
 func (s fakeSpeaker) Announce(routes []evpn.Route) error {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()

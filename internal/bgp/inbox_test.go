@@ -178,3 +178,21 @@ func TestWithdrawalsOvertake(t *testing.T) {
 		t.Errorf("%d hosts, the one that came again is there: %t", len(w.macs), there)
 	}
 }
+
+// Time passes each second while updates come, and seldom when there is nothing that lasts for a time.
+func TestTickEvery(t *testing.T) {
+	w := start(t, nil)
+	every := func() (d time.Duration) {
+		w.process.wait(func() { d = w.process.tickEvery() })
+		return d
+	}
+	w.options.Session(evpn.Session{Neighbour: rr, Up: true, Complete: true})
+	if got := every(); got != tickIdle {
+		t.Errorf("without anything a tick each %s, want %s", got, tickIdle)
+	}
+	w.options.Receive([]evpn.Update{hostAt(hostB, 0)})
+	if got := every(); got != tick {
+		t.Errorf("after an update a tick each %s, want %s", got, tick)
+	}
+	w.within("the goroutine's own ticks to come, and then seldom", func() bool { return every() == tickIdle })
+}

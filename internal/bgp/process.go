@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// tick is how often the table is told the time.
-	tick = time.Second
+	// tick is how often the table is told the time, and tickIdle while nothing in it lasts for a time only.
+	tick     = time.Second
+	tickIdle = 10 * time.Second
 	// burst is how many updates leave so much garbage that it is worth a collection.
 	burst = 50_000
 	// settleMost bounds how long neighbours may take to say all after a restart.
@@ -114,7 +115,8 @@ func (p *Process) run(ctx context.Context) {
 			p.o.Log.Error(ProblemRun, "err", err)
 		}
 	}
-	ticker := time.NewTicker(tick)
+	every := tick
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -122,10 +124,25 @@ func (p *Process) run(ctx context.Context) {
 			return
 		case <-p.inbox.wake:
 			p.work()
+			if every == tick {
+				continue // the next tick says whether that is often enough
+			}
 		case <-ticker.C:
 			p.pass(p.o.Now())
 		}
+		if next := p.tickEvery(); next != every {
+			every = next
+			ticker.Reset(every)
+		}
 	}
+}
+
+// tickEvery is how often time is to pass.
+func (p *Process) tickEvery() time.Duration {
+	if updates, lastsForTime := p.state.received(); lastsForTime || p.burstGC.last != updates {
+		return tick
+	}
+	return tickIdle
 }
 
 // work does some of what was posted, so that time passes while there is much.
@@ -146,7 +163,7 @@ func (p *Process) work() {
 func (p *Process) pass(now time.Time) {
 	p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Tick(now) }), time.Time{})
 	p.settle(now)
-	if p.burstGC.after(p.state.received()) {
+	if updates, _ := p.state.received(); p.burstGC.after(updates) {
 		p.beside.Go(debug.FreeOSMemory) // which takes its time
 	}
 }

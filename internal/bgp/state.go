@@ -79,11 +79,11 @@ func (v *State) receive(updates []evpn.Update, at time.Time) evpn.Changes {
 	return v.table.Receive(updates, at)
 }
 
-// received is how many updates were.
-func (v *State) received() uint64 {
+// received is how many updates were, and whether the table has to be told the time.
+func (v *State) received() (updates uint64, lastsForTime bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.updates
+	return v.updates, v.settles || v.table.LastsForTime()
 }
 
 // configure takes a configuration over, and says whether it is another one for BGP.

@@ -150,13 +150,8 @@ func grouped(list []evpn.Status) []api.BGPWhy {
 
 // Settled is how many neighbours have a session, how many of them said all, and how many there are.
 func (v *State) Settled() (established, complete, total int) {
-	for _, n := range v.sessions(Sessions.Sessions) {
-		if n.Established {
-			established++
-		}
-		if n.Established && n.Complete {
-			complete++
-		}
+	if s := v.speaks(); s != nil {
+		established, complete = s.Established()
 	}
 	config, _ := v.configuration()
 	return established, complete, len(config.Neighbours)

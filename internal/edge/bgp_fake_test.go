@@ -261,6 +261,18 @@ func routeKey(k evpn.Key) string {
 
 func (s fakeSpeaker) Sessions() []speaker.Neighbour { return s.Neighbours() }
 
+func (s fakeSpeaker) Established() (sessions, complete int) {
+	for _, n := range s.Neighbours() {
+		if n.Established {
+			sessions++
+		}
+		if n.Established && n.Complete {
+			complete++
+		}
+	}
+	return sessions, complete
+}
+
 func (s fakeSpeaker) Neighbours() (list []speaker.Neighbour) {
 	_ = s.locked(func(f *fakeFabric) { list = slices.Clone(f.sessions) })
 	return list

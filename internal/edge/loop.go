@@ -43,7 +43,7 @@ func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
 // loop reconciles, ages and reloads until ctx ends. An error means that the
 // edge cannot go on.
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
-	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: newTickInterval(tenth(e.state.config.FDB.Ageing)), ticks: newTickInterval(tickIdle)}
+	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: newTickInterval(tenth(e.state.config.FDB.Ageing)), ticks: newTickInterval(tickStart)}
 	defer timers.resync.Stop()
 	defer timers.age.Stop()
 	defer timers.ticks.Stop()
@@ -131,8 +131,10 @@ const (
 	tickHosts = 50 * time.Millisecond
 	// tickReports is how far ticks are apart while probes look into reports about paths.
 	tickReports = 200 * time.Millisecond
-	// tickIdle is how far they are apart while nothing is to be done. Each wakes several threads.
-	tickIdle = time.Second
+	// tickIdle is how far they are apart while nothing is to be done, and tickStart until the edge is ready. Each wakes several
+	// threads.
+	tickIdle  = 3 * time.Second
+	tickStart = time.Second
 )
 
 // tickInterval is a ticker whose interval changes: an idle edge wakes seldom.
@@ -163,6 +165,9 @@ func (t *tickInterval) hasten() {
 // tickNeeded is how long there may be no tick of an edge now.
 func tickNeeded(e *edge) time.Duration {
 	every := tickIdle
+	if !e.opts.Supervisor.IsReady() {
+		every = tickStart
+	}
 	if clock := e.state.dp.Clock.TickEvery(); clock > 0 {
 		every = min(every, max(clock, tickHosts))
 	}

@@ -135,6 +135,7 @@ func TestFrozenAfterFiveMoves(t *testing.T) {
 	w.happened("moved here", "moved away", "moved here", "moved away")
 	w.appear(with(at("blue", mac(1)), "10.0.0.11"))
 	w.happened("moved here", "frozen")
+	w.lastsForTime(true)
 	const frozen = m1 + " 10.0.0.11 VNI 10/99 by 02:00:00:00:00:ed to [65000:10 65000:99] sequence 5"
 	w.announces(frozen)
 

@@ -44,13 +44,16 @@ func TestStaleRoutesStay(t *testing.T) {
 func TestStaleRoutesOutliveShortReturn(t *testing.T) {
 	w := newWorld(t, edge())
 	w.receive(rr1, host(mac(1), remote2))
+	w.lastsForTime(false)
 	w.session(Session{Neighbour: rr1})
 	w.session(Session{Neighbour: rr1, Up: true, Complete: true})
 	w.session(Session{Neighbour: rr1})
 	w.take(w.table.Tick(w.now.Add(Linger)))
 	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
+	w.lastsForTime(true)
 	w.take(w.table.Tick(w.now.Add(time.Hour)))
 	w.is("stations", w.macEntries)
+	w.lastsForTime(false)
 }
 
 // stepped is t after the clock was set, which the time since others does not see.

@@ -95,6 +95,21 @@ func (t *Table) Tick(now time.Time) Changes {
 	return t.recompute()
 }
 
+// LastsForTime says whether there is anything that Tick may end.
+func (t *Table) LastsForTime() bool {
+	for _, n := range t.adjIn.neighbours {
+		if n.stale > 0 {
+			return true
+		}
+	}
+	for _, s := range t.in.segments {
+		if len(s.moving) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Thaw lets a frozen MAC address move again.
 func (t *Table) Thaw(segment string, mac overlay.MAC, now time.Time) (Changes, error) {
 	t.clock.now = now

@@ -63,6 +63,14 @@ func (w *world) session(s Session) {
 	w.take(w.table.Session(s))
 }
 
+// lastsForTime checks whether the table has to be told the time.
+func (w *world) lastsForTime(want bool) {
+	w.Helper()
+	if got := w.table.LastsForTime(); got != want {
+		w.Errorf("something lasts for a time: %t, want %t", got, want)
+	}
+}
+
 // is checks one table against lines "KEY: VALUE".
 func (w *world) is(name string, got map[string]string, want ...string) {
 	w.Helper()

@@ -330,6 +330,7 @@ func (s simSpeaker) Announce([]evpn.Route) error     { return nil }
 func (s simSpeaker) Withdraw([]evpn.Key) error       { return nil }
 func (s simSpeaker) Neighbours() []speaker.Neighbour { return nil }
 func (s simSpeaker) Sessions() []speaker.Neighbour   { return nil }
+func (s simSpeaker) Established() (int, int)         { return 0, 0 }
 func (s simSpeaker) Refresh(netip.Addr, bool) error  { return nil }
 func (s simSpeaker) Fail(netip.Addr, string)         {}
 func (s simSpeaker) Close(bool) error {

@@ -64,6 +64,21 @@ func (s *Speaker) Neighbours() []Neighbour { return s.sessions.list(s.listed.ask
 // Sessions are the same without timers and numbers of received routes.
 func (s *Speaker) Sessions() []Neighbour { return s.sessions.list(nil) }
 
+// Established is how many sessions there are, and of how many of these the neighbour said all.
+func (s *Speaker) Established() (sessions, complete int) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	for _, n := range s.sessions.neighbours {
+		if n.up {
+			sessions++
+		}
+		if n.up && n.complete {
+			complete++
+		}
+	}
+	return sessions, complete
+}
+
 func (s *sessions) list(peers map[netip.Addr]*api.Peer) []Neighbour {
 	s.mu.Lock()
 	defer s.mu.Unlock()

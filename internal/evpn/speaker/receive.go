@@ -20,10 +20,11 @@ import (
 const (
 	batchMost = 4096
 	batchWait = 2 * time.Millisecond
-	// settling is how often it is looked what is due while a neighbour that is up has not said all, and settled while there
-	// is none.
+	// settling is how often it is looked what is due while a neighbour that is up has not said all, absent while one is not
+	// up, and settled while all are and have.
 	settling = 250 * time.Millisecond
-	settled  = time.Second
+	absent   = time.Second
+	settled  = 10 * time.Second
 )
 
 // batch collects updates until there are many, or some have waited long enough.
@@ -66,6 +67,7 @@ func (s *Speaker) run(ctx context.Context) {
 		case <-s.inbox.wake:
 			s.flush(b)
 			s.errands()
+			s.pace(tick, &every)
 		case e := <-s.inbox.events:
 			s.take(b, e)
 			if e.peer != nil {

@@ -290,12 +290,16 @@ func (s *sessions) tick(now time.Time) {
 func (s *sessions) tickEvery() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	every := settled
 	for _, n := range s.neighbours {
-		if n.up && !n.complete {
+		switch {
+		case n.up && !n.complete:
 			return settling
+		case !n.up:
+			every = absent
 		}
 	}
-	return settled
+	return every
 }
 
 // ended notes the End-of-RIB of a family.

@@ -14,10 +14,10 @@ func TestTickEvery(t *testing.T) {
 		of   *neighbour
 		want time.Duration
 	}{
-		{"down", &neighbour{}, settled},
+		{"down", &neighbour{}, absent},
 		{"up", &neighbour{up: true}, settling},
 		{"complete", &neighbour{up: true, complete: true}, settled},
-		{"in a pause", &neighbour{revive: time.Now()}, settled},
+		{"in a pause", &neighbour{revive: time.Now()}, absent},
 	} {
 		s := &sessions{neighbours: map[netip.Addr]*neighbour{a: {up: true, complete: true}, b: c.of}}
 		if got := s.tickEvery(); got != c.want {
