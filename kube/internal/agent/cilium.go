@@ -8,8 +8,12 @@ import (
 	"github.com/selvage/selvage/internal/cilium"
 )
 
-// ciliumEach is the time between two questions to Cilium's agent while it answers. Its mode changes with a restart of it.
-const ciliumEach = 30 * time.Second
+const (
+	// ciliumEach is the time between two questions to Cilium's agent once its mode is known, which changes with a restart of it.
+	ciliumEach = 30 * time.Second
+	// ciliumMost is how long the agent's loop waits for an answer, by a unix socket of the same node.
+	ciliumMost = time.Second
+)
 
 // hostRouting watches over how Cilium forwards packets of pods.
 type hostRouting struct {
@@ -18,7 +22,8 @@ type hostRouting struct {
 	unasked func(context.Context) (bool, error)
 
 	mode  cilium.Mode // it said last; what it has loaded forwards on while its agent is away
-	asked time.Time   // when it said so
+	err   error       // of the last question
+	asked time.Time   // when that was
 }
 
 // problem is why packets of pods cannot be steered here, "" where they can.
@@ -26,28 +31,29 @@ func (h *hostRouting) problem(ctx context.Context) string {
 	if h.socket == "" {
 		return h.unaskedProblem(ctx)
 	}
-	var err error
-	if time.Since(h.asked) > ciliumEach {
-		err = h.ask(ctx)
+	if h.mode == "" || time.Since(h.asked) > ciliumEach {
+		h.ask(ctx)
 	}
 	switch h.mode {
 	case cilium.BPF:
 		return "Cilium has packets of this node's pods go past the node's routing (BPF host routing), so none reaches the edge: set bpf.hostLegacyRouting=true in Cilium's values"
 	case "":
-		return fmt.Sprintf("whether Cilium has packets of this node's pods go past the node's routing is not known: %v", err)
+		return fmt.Sprintf("whether Cilium has packets of this node's pods go past the node's routing is not known: %v", h.err)
 	}
 	return ""
 }
 
-func (h *hostRouting) ask(ctx context.Context) error {
+func (h *hostRouting) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ciliumMost, fmt.Errorf("no answer at %s in %s", h.socket, ciliumMost))
+	defer cancel()
 	mode, err := cilium.HostRouting(ctx, h.socket)
 	if err == nil && mode == "" {
 		err = fmt.Errorf("there is no socket %s, Cilium's agent does not run", h.socket)
 	}
 	if err == nil {
-		h.mode, h.asked = mode, time.Now()
+		h.mode = mode
 	}
-	return err
+	h.err, h.asked = err, time.Now()
 }
 
 func (h *hostRouting) unaskedProblem(ctx context.Context) string {

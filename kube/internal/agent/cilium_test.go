@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -32,10 +33,29 @@ func TestHostRouting(t *testing.T) {
 	h.asked = time.Time{}
 	say("")
 	end = serve(`{"routing": {"intra-host-routing-mode": "BPF"}}`)
+	say("") // it was asked just now, in vain, and is left alone for a while
+	h.asked = time.Time{}
 	say("bpf.hostLegacyRouting=true")
 	end()
 	h.asked = time.Time{}
 	say("bpf.hostLegacyRouting=true")
+}
+
+// One that takes the question and does not answer holds nobody up for long.
+func TestCiliumIsSilent(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cilium.sock")
+	silent, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	began := time.Now()
+	if got := (&hostRouting{socket: socket}).problem(t.Context()); !strings.Contains(got, "no answer at "+socket) {
+		t.Errorf("%q", got)
+	}
+	if took := time.Since(began); took < ciliumMost {
+		t.Errorf("it was asked for %s", took)
+	}
 }
 
 func TestCiliumUnasked(t *testing.T) {
