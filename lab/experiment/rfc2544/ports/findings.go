@@ -37,7 +37,7 @@ func figures() []stats.Metric {
 		{Name: rateOut, Unit: "Gbit/s", Title: "Out of the device", Higher: true},
 		{Name: rateTotal, Unit: "Gbit/s", Title: "In and out together", Higher: true},
 		{Name: lineShare, Unit: "share", Title: "Share of the line rate", Higher: true},
-		{Name: cpuShare, Unit: "share", Title: "Share of this host's cores"},
+		{Name: cpuShare, Unit: "share", Title: "Share of the cores of the host that sends"},
 		{Name: transit.GeneratorCeiling, Unit: "Mpps", Title: "The generator's ceiling at these ports", Higher: true},
 		{Name: transit.LatencyMin, Unit: "µs", Title: "Least latency at the no-drop rate"},
 		{Name: transit.LatencyMean, Unit: "µs", Title: "Mean latency at the no-drop rate"},

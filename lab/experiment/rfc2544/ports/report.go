@@ -81,14 +81,26 @@ func (v view) Sizes() []sizeLine {
 	return lines
 }
 
-// Cards are the rates of the first sizes.
+// mostCards are beside each other on a page.
+const mostCards = 4
+
+// Cards are the rates of the first sizes, of each direction as many.
 func (v view) Cards() []chart.Card {
-	var cards []chart.Card
+	var measured []string
+	of := map[int]int{} // cards by direction
 	for _, caseName := range cases(v.Result) {
-		row, ok := v.row(caseName, transit.NDR)
-		if !ok || len(cards) == 4 {
+		if _, ok := v.row(caseName, transit.NDR); ok {
+			measured = append(measured, caseName)
+			of[directionOf(caseName)] = 0
+		}
+	}
+	var cards []chart.Card
+	for _, caseName := range measured {
+		if of[directionOf(caseName)] == max(mostCards/len(of), 1) {
 			continue
 		}
+		of[directionOf(caseName)]++
+		row, _ := v.row(caseName, transit.NDR)
 		limiter, _ := limitedBy(v.Result, caseName)
 		cards = append(cards, chart.Card{Title: "No-drop rate, " + words(caseName), Value: stats.In(row.Median, row.Unit), Unit: row.Unit, Note: "limited by the " + limiter, Class: "even"})
 	}
