@@ -97,6 +97,7 @@ type service struct {
 type opened struct {
 	mu     sync.Mutex
 	sender transit.Sender
+	bits   float64 // that a frame of the sender's takes of the wire, on average
 	sink   transit.Sink
 	close  func() error
 	// stop ends the run that there is; it has a lock of its own.
@@ -104,7 +105,7 @@ type opened struct {
 	stop     context.CancelFunc
 }
 
-// Service is that of an agent: no load lasts longer than its limits.
+// Service is that of an agent: no load is longer or faster than its limits.
 func Service(l agent.Limits) agent.Service {
 	return &service{limits: l, opened: map[int]*opened{}}
 }
@@ -150,7 +151,8 @@ func (s *service) instrument(ctx context.Context, p *local, what string, body js
 			if err != nil {
 				return handle{}, err
 			}
-			return s.keep(&opened{sender: sender, close: sender.Close}, sender.Next())
+			bits := 8 * (o.Stream.MeanFrame(nil) + transit.Framing)
+			return s.keep(&opened{sender: sender, bits: bits, close: sender.Close}, sender.Next())
 		})
 	case askSink:
 		return agent.With(what, body, func(q sinkRequest) (handle, error) {
@@ -235,9 +237,20 @@ func (s *service) run(ctx context.Context, q runRequest) (a runAnswer, err error
 	o.stopping.Lock()
 	o.stop = cancel
 	o.stopping.Unlock()
-	a.Sent, err = o.sender.Run(ctx, q.Load)
+	a.Sent, err = o.sender.Run(ctx, s.within(q.Load, o.bits))
 	a.Next = o.sender.Next()
 	return a, err
+}
+
+// within is a load at the most that was agreed to.
+func (s *service) within(load gen.Load, bits float64) gen.Load {
+	if s.limits.Rate == 0 {
+		return load
+	}
+	if most := float64(s.limits.Rate) / bits; load.Rate == 0 || load.Rate > most {
+		load.Rate = most
+	}
+	return load
 }
 
 func (s *service) sinkOf(h handle) (*opened, error) {

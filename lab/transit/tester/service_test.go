@@ -35,7 +35,7 @@ func asked[A any](t *testing.T, s agent.Service, what string, body any) (answer 
 }
 
 // veth is a pair in a host of its own, and a service with both ends.
-func veth(t *testing.T, limit time.Duration) (agent.Service, openAnswer) {
+func veth(t *testing.T, limits agent.Limits) (agent.Service, openAnswer) {
 	t.Helper()
 	tier.Root(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -56,7 +56,7 @@ func veth(t *testing.T, limit time.Duration) (agent.Service, openAnswer) {
 	if err := lab.Link(ctx, topo.LinkEnd{Host: host, Name: "a"}, topo.LinkEnd{Host: host, Name: "b"}, 1500); err != nil {
 		t.Fatal(err)
 	}
-	s := Service(agent.Limits{Time: limit})
+	s := Service(limits)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -74,10 +74,10 @@ func veth(t *testing.T, limit time.Duration) (agent.Service, openAnswer) {
 	return s, o
 }
 
-// A load ends at the limit that was agreed to, whatever it asks for, and when it is stopped; what goes on then counts.
+// A load ends at the limit that was agreed to, and is no faster, whatever it asks for; what goes on then counts.
 func TestLimits(t *testing.T) {
-	const limit = 100 * time.Millisecond
-	s, o := veth(t, limit)
+	const limit, most = 100 * time.Millisecond, 84 * 8 * 20_000 // bits a second: 20,000 frames
+	s, o := veth(t, agent.Limits{Time: limit, Rate: most})
 	a, b := o.Links[0], o.Links[1]
 	sink, err := asked[handle](t, s, askSink, sinkRequest{At: []int{b.Index}, Options: gen.SinkOptions{Latency: true}})
 	if err != nil {
@@ -104,6 +104,10 @@ func TestLimits(t *testing.T) {
 	if err != nil || got.Report.Frames != run.Sent.Frames || len(got.Histogram) == 0 {
 		t.Errorf("%d of %d frames arrived, %d buckets (%v)", got.Report.Frames, run.Sent.Frames, len(got.Histogram), err)
 	}
+	run, err = asked[runAnswer](t, s, askRun, runRequest{ID: sender.ID, Load: gen.Load{Duration: limit / 2}})
+	if err != nil || run.Sent.Offered != 1000 {
+		t.Errorf("as fast as it goes for %s, %d frames are offered of 1000 that were agreed to (%v)", limit/2, run.Sent.Offered, err)
+	}
 	if _, err := asked[struct{}](t, s, askStop, sender); err != nil {
 		t.Errorf("stop where nothing runs: %v", err)
 	}
@@ -114,7 +118,7 @@ func TestBounds(t *testing.T) {
 	if _, err := asked[struct{}](t, Service(agent.Limits{}), askRead, handle{ID: 1}); err == nil || !strings.Contains(err.Error(), "no ports") {
 		t.Errorf("before any port: %v", err)
 	}
-	s, o := veth(t, time.Second)
+	s, o := veth(t, agent.Limits{Time: time.Second})
 	for what, c := range map[string]struct {
 		body any
 		want string
