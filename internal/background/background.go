@@ -34,6 +34,26 @@ func Every(ctx context.Context, interval time.Duration, f func()) (end func()) {
 	})
 }
 
+// Ticker is a ticker whose interval changes: who has nothing to do wakes seldom.
+type Ticker struct {
+	*time.Ticker
+	every time.Duration
+}
+
+// NewTicker ticks at an interval. It has to be stopped.
+func NewTicker(every time.Duration) *Ticker { return &Ticker{time.NewTicker(every), every} }
+
+// Every is the interval.
+func (t *Ticker) Every() time.Duration { return t.every }
+
+// Set begins another interval now; the same one goes on.
+func (t *Ticker) Set(every time.Duration) {
+	if every != t.every {
+		t.every = every
+		t.Reset(every)
+	}
+}
+
 // OnEach does f with each that comes by a channel until the returned function is called, which waits for it.
 func OnEach[T any](from <-chan T, f func(T)) (end func()) {
 	return Start(context.Background(), func(ctx context.Context) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Each that comes is dealt with, those after the end are not, and a second end does nothing.
@@ -33,4 +34,25 @@ func TestNotify(t *testing.T) {
 	if len(marks) != 1 {
 		t.Errorf("%d marks, want 1", len(marks))
 	}
+}
+
+// Another interval begins when it is set; one that stays goes on, however often it is set.
+func TestTicker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tick := NewTicker(time.Second)
+		defer tick.Stop()
+		began := time.Now()
+		at := func() time.Duration { return (<-tick.C).Sub(began) }
+		if got := at(); got != time.Second {
+			t.Errorf("the first tick after %s", got)
+		}
+		tick.Set(10 * time.Second)
+		if got := at(); got != 11*time.Second || tick.Every() != 10*time.Second {
+			t.Errorf("a tick at %s, each %s", got, tick.Every())
+		}
+		time.AfterFunc(9*time.Second, func() { tick.Set(10 * time.Second) })
+		if got := at(); got != 21*time.Second {
+			t.Errorf("a tick at %s, though the interval stayed", got)
+		}
+	})
 }

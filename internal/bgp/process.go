@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
 	"github.com/selvage/selvage/internal/overlay"
@@ -115,8 +116,7 @@ func (p *Process) run(ctx context.Context) {
 			p.o.Log.Error(ProblemRun, "err", err)
 		}
 	}
-	every := tick
-	ticker := time.NewTicker(every)
+	ticker := background.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -124,16 +124,13 @@ func (p *Process) run(ctx context.Context) {
 			return
 		case <-p.inbox.wake:
 			p.work()
-			if every == tick {
+			if ticker.Every() == tick {
 				continue // the next tick says whether that is often enough
 			}
 		case <-ticker.C:
 			p.pass(p.o.Now())
 		}
-		if next := p.tickEvery(); next != every {
-			every = next
-			ticker.Reset(every)
-		}
+		ticker.Set(p.tickEvery())
 	}
 }
 

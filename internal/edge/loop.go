@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/transaction"
 )
 
@@ -43,7 +44,7 @@ func inLoop[T any](j jobs, f func() (T, error)) (result T, err error) {
 // loop reconciles, ages and reloads until ctx ends. An error means that the
 // edge cannot go on.
 func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan error) error {
-	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: newTickInterval(tenth(e.state.config.FDB.Ageing)), ticks: newTickInterval(tickStart)}
+	timers := loopTimers{resync: time.NewTicker(e.opts.Resync), age: background.NewTicker(tenth(e.state.config.FDB.Ageing)), ticks: tickInterval{background.NewTicker(tickStart)}}
 	defer timers.resync.Stop()
 	defer timers.age.Stop()
 	defer timers.ticks.Stop()
@@ -60,14 +61,14 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 // loopTimers say when the loop has something to do that nobody asks for.
 type loopTimers struct {
 	resync *time.Ticker
-	age    *tickInterval
-	ticks  *tickInterval
+	age    *background.Ticker
+	ticks  tickInterval
 }
 
 // turn waits for the next thing to do, and does it.
 func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, failed <-chan error) (ended bool, err error) {
 	e.health.turn()
-	t.age.set(tenth(e.state.config.FDB.Ageing))
+	t.age.Set(tenth(e.state.config.FDB.Ageing))
 	select {
 	case <-ctx.Done():
 		e.opts.Supervisor.Stopping("the process ends")
@@ -93,9 +94,9 @@ func (t loopTimers) turn(ctx context.Context, e *edge, hangup <-chan os.Signal, 
 	case <-t.ticks.C:
 		e.tick()
 		e.turned()
-		t.ticks.set(tickNeeded(e))
+		t.ticks.Set(tickNeeded(e))
 	case <-e.hostEvents.Waits():
-		t.ticks.set(tickHosts)
+		t.ticks.Set(tickHosts)
 	case <-e.mtus.Reports():
 		t.ticks.hasten()
 	case <-t.age.C:
@@ -137,28 +138,14 @@ const (
 	tickStart = time.Second
 )
 
-// tickInterval is a ticker whose interval changes: an idle edge wakes seldom.
-type tickInterval struct {
-	*time.Ticker
-	every time.Duration
-}
-
-func newTickInterval(every time.Duration) *tickInterval {
-	return &tickInterval{time.NewTicker(every), every}
-}
-
-func (t *tickInterval) set(every time.Duration) {
-	if every != t.every {
-		t.every = every
-		t.Reset(every)
-	}
-}
+// tickInterval is the ticker of ticks.
+type tickInterval struct{ *background.Ticker }
 
 // hasten has the next tick come soon. Where ticks are frequent already, that is soon enough: reports come as fast as
 // others want.
-func (t *tickInterval) hasten() {
-	if t.every > tickReports {
-		t.set(tickHosts)
+func (t tickInterval) hasten() {
+	if t.Every() > tickReports {
+		t.Set(tickHosts)
 	}
 }
 

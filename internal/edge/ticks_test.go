@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/hostevent"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
@@ -35,7 +36,7 @@ func TestIdleTicks(t *testing.T) {
 // frequent ticks no more frequent.
 func TestTicksComeSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ticks := newTickInterval(tickIdle)
+		ticks := tickInterval{background.NewTicker(tickIdle)}
 		defer ticks.Stop()
 		until := func() time.Duration {
 			begin := time.Now()
@@ -53,12 +54,12 @@ func TestTicksComeSoon(t *testing.T) {
 		if until(); time.Since(begin) != tickHosts {
 			t.Errorf("a tick %s after a report", time.Since(begin))
 		}
-		ticks.set(tickReports)
+		ticks.Set(tickReports)
 		ticks.hasten()
 		if got := until(); got != tickReports {
 			t.Errorf("a tick %s after a further report", got)
 		}
-		ticks.set(tickIdle)
+		ticks.Set(tickIdle)
 		if got := until(); got != tickIdle {
 			t.Errorf("a tick after %s when all is done", got)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/selvage/selvage/internal/background"
 	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/overlay"
@@ -51,8 +52,7 @@ func (s *Speaker) flush(b *batch) {
 // run tells what was received until ctx is done.
 func (s *Speaker) run(ctx context.Context) {
 	defer close(s.done)
-	every := s.sessions.tickEvery()
-	tick := time.NewTicker(every)
+	tick := background.NewTicker(s.sessions.tickEvery())
 	defer tick.Stop()
 	b := &batch{due: time.NewTimer(batchWait)}
 	defer b.due.Stop()
@@ -63,25 +63,17 @@ func (s *Speaker) run(ctx context.Context) {
 			s.flush(b)
 		case now := <-tick.C:
 			s.sessions.tick(now)
-			s.pace(tick, &every)
+			tick.Set(s.sessions.tickEvery())
 		case <-s.inbox.wake:
 			s.flush(b)
 			s.errands()
-			s.pace(tick, &every)
+			tick.Set(s.sessions.tickEvery())
 		case e := <-s.inbox.events:
 			s.take(b, e)
 			if e.peer != nil {
-				s.pace(tick, &every)
+				tick.Set(s.sessions.tickEvery())
 			}
 		}
-	}
-}
-
-// pace has ticks come as often as the sessions need them.
-func (s *Speaker) pace(tick *time.Ticker, every *time.Duration) {
-	if next := s.sessions.tickEvery(); next != *every {
-		*every = next
-		tick.Reset(next)
 	}
 }
 
