@@ -82,6 +82,16 @@ func TestRefusesHosts(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+	for want, change := range map[string]func(*Command){
+		"d0 at ssh:a is named twice": func(c *Command) { c.Tx = []Interface{c.Tx[0], c.Tx[0]} },
+		"d0 at ssh:b is named twice": func(c *Command) { c.Host = []place.Place{c.Host[1], c.Host[1]} },
+	} {
+		changed := *c
+		change(&changed)
+		if err := changed.Check(short(4)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 	c.Host = append(c.Host, c.Host[0])
 	if err := c.Check(short(4)); err == nil || !strings.Contains(err.Error(), "--host: 3 places") {
 		t.Errorf("three hosts: %v", err)

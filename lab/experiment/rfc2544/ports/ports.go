@@ -247,10 +247,17 @@ func (c *Command) checkPorts() error {
 	if len(c.Tx) == 0 || len(c.Rx) == 0 {
 		return errors.New("--tx and --rx: name the interfaces at both sides of the device")
 	}
-	all := slices.Concat(c.Tx, c.Rx)
-	for i, port := range all {
-		if slices.Contains(all[:i], port) && len(c.Host) == 0 {
-			return fmt.Errorf("--tx, --rx: %s is named twice", port)
+	named := map[string]bool{} // with its place
+	for i, side := range [][]Interface{c.Tx, c.Rx} {
+		for _, port := range side {
+			name := port.String()
+			if at := c.places()[i]; at != nil {
+				name += " at " + at.String()
+			}
+			if named[name] {
+				return fmt.Errorf("--tx, --rx: %s is named twice", name)
+			}
+			named[name] = true
 		}
 	}
 	for _, side := range [][]Interface{c.Tx, c.Rx} {
