@@ -145,7 +145,7 @@ func (r *Instruments) Send(ctx context.Context, load gen.Load) (Passage, error) 
 		return Passage{}, err
 	}
 	var p Passage
-	if p.Sent, err = r.Run(ctx, load); err != nil {
+	if p.Sent, err = r.Sender.Run(ctx, load); err != nil {
 		return p, err
 	}
 	if err := r.account(ctx, &p, before); err != nil {
@@ -156,11 +156,6 @@ func (r *Instruments) Send(ctx context.Context, load gen.Load) (Passage, error) 
 	}
 	p.Void = p.why(r.site.Accounts())
 	return p, nil
-}
-
-// Run has the generator send.
-func (r *Instruments) Run(ctx context.Context, load gen.Load) (gen.Sent, error) {
-	return r.Sender.Run(ctx, load)
 }
 
 // account reads sink and counters until no frame is on its way any more: each has come or
@@ -291,7 +286,7 @@ func (r *Instruments) Unchecked(ctx context.Context, load gen.Load, drain time.D
 	if err := r.Sink.Reset(r.Sender.Next()); err != nil {
 		return p, err
 	}
-	if p.Sent, err = r.Run(ctx, load); err != nil {
+	if p.Sent, err = r.Sender.Run(ctx, load); err != nil {
 		return p, err
 	}
 	for began := time.Now(); ; {

@@ -128,7 +128,7 @@ func (m *rateSample) outage(ctx context.Context, pps float64) (search.Outage, er
 	}
 	sent := make(chan error, 1)
 	go func() {
-		_, err := m.instruments.Run(ctx, gen.Load{Rate: pps, Duration: resetTime, Untimed: true})
+		_, err := m.instruments.Sender.Run(ctx, gen.Load{Rate: pps, Duration: resetTime, Untimed: true})
 		sent <- err
 	}()
 	outage, err := m.watchOutage(ctx, pps)

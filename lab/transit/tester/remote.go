@@ -20,7 +20,7 @@ import (
 // remote are ports of another host. The session is its own.
 type remote struct {
 	session *agent.Session
-	opened  openAnswer
+	links   []topo.Port
 }
 
 // askTime bounds what an agent answers at once.
@@ -30,10 +30,16 @@ const askTime = 20 * time.Second
 func OpenAt(ctx context.Context, s *agent.Session, names []Name) (Ports, error) {
 	r := &remote{session: s}
 	var err error
-	if r.opened, err = ask[openAnswer](ctx, s, askOpen, names); err != nil {
+	if r.links, err = ask[[]topo.Port](ctx, s, askOpen, names); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return r, nil
+}
+
+// Host is what the agent said at its beginning.
+func (r *remote) Host() Host {
+	h := r.session.Hello
+	return Host{Cores: h.Cores, Kernel: h.Kernel, Boot: h.Machine}
 }
 
 // ask asks the agent's tester.
@@ -50,8 +56,7 @@ func (r *remote) do(ctx context.Context, what string, body any) error {
 	return err
 }
 
-func (r *remote) Host() Host         { return r.opened.Host }
-func (r *remote) Links() []topo.Port { return r.opened.Links }
+func (r *remote) Links() []topo.Port { return r.links }
 func (r *remote) String() string     { return r.session.String() }
 func (r *remote) Close() error       { return r.session.Close() }
 

@@ -40,11 +40,6 @@ const (
 	askClose     = "close"
 )
 
-type openAnswer struct {
-	Host  Host        `json:"host"`
-	Links []topo.Port `json:"links"`
-}
-
 type resolveRequest struct {
 	Question
 	Limit time.Duration `json:"limit"`
@@ -184,18 +179,18 @@ func (s *service) instrument(ctx context.Context, p *local, what string, body js
 	return nil, fmt.Errorf("a tester knows no request %q", what)
 }
 
-func (s *service) open(names []Name) (openAnswer, error) {
+func (s *service) open(names []Name) ([]topo.Port, error) {
 	p, err := open(names)
 	if err != nil {
-		return openAnswer{}, err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ports != nil || s.closed {
-		return openAnswer{}, errors.New("a session has the ports of one side")
+		return nil, errors.New("a session has the ports of one side")
 	}
 	s.ports = p
-	return openAnswer{Host: p.host, Links: p.links}, nil
+	return p.links, nil
 }
 
 // mostOpened bounds what a controller can have this program keep.

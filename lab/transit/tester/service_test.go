@@ -3,6 +3,7 @@ package tester
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func asked[A any](t *testing.T, s agent.Service, what string, body any) (answer 
 }
 
 // veth is a pair in a host of its own, and a service with both ends.
-func veth(t *testing.T, limits agent.Limits) (agent.Service, openAnswer) {
+func veth(t *testing.T, limits agent.Limits) (agent.Service, []topo.Port) {
 	t.Helper()
 	tier.Root(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -67,7 +68,7 @@ func veth(t *testing.T, limits agent.Limits) (agent.Service, openAnswer) {
 			}
 		}
 	})
-	o, err := asked[openAnswer](t, s, askOpen, []Name{{host.Namespace, "a"}, {host.Namespace, "b"}})
+	o, err := asked[[]topo.Port](t, s, askOpen, []Name{{host.Namespace, "a"}, {host.Namespace, "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,12 +79,12 @@ func veth(t *testing.T, limits agent.Limits) (agent.Service, openAnswer) {
 func TestLimits(t *testing.T) {
 	const limit, most = 100 * time.Millisecond, 84 * 8 * 20_000 // bits a second: 20,000 frames
 	s, o := veth(t, agent.Limits{Time: limit, Rate: most})
-	a, b := o.Links[0], o.Links[1]
+	a, b := o[0], o[1]
 	sink, err := asked[handle](t, s, askSink, sinkRequest{At: []int{b.Index}, Options: gen.SinkOptions{Latency: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender, err := asked[handle](t, s, askSender, SenderOptions{Ports: []gen.Port{{Ifindex: a.Index, SrcMAC: a.MAC, DstMAC: b.MAC}}, Stream: gen.Stream{Frame: 64}, Cores: []int{o.Host.Cores - 1}})
+	sender, err := asked[handle](t, s, askSender, SenderOptions{Ports: []gen.Port{{Ifindex: a.Index, SrcMAC: a.MAC, DstMAC: b.MAC}}, Stream: gen.Stream{Frame: 64}, Cores: []int{runtime.NumCPU() - 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	sink, err := asked[handle](t, s, askSink, sinkRequest{At: []int{o.Links[1].Index}})
+	sink, err := asked[handle](t, s, askSink, sinkRequest{At: []int{o[1].Index}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,9 @@ type Name struct{ Namespace, Name string }
 
 // Host is where ports are.
 type Host struct {
-	Cores  int    `json:"cores"`
-	Kernel string `json:"kernel"` // its release
-	Boot   string `json:"boot"`   // of one machine since it started, the same: one clock
+	Cores  int
+	Kernel string // its release
+	Boot   string // of one machine since it started, the same: one clock
 }
 
 // Question is for the MAC address of Addr, asked at a port from an address of the tester.
