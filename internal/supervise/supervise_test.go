@@ -30,7 +30,7 @@ func said(t *testing.T, conn *net.UnixConn) (messages []string) {
 	t.Helper()
 	for {
 		buf := make([]byte, 4096)
-		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := conn.Read(buf)

@@ -87,7 +87,7 @@ func exchange(t *testing.T, receive *net.UDPConn, send net.Conn, n int) (got int
 			t.Fatal(err)
 		}
 
-		if err := receive.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		if err := receive.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := receive.Read(buffer); err == nil {
