@@ -188,6 +188,15 @@ func (t *Tool) Pause(name string) (p Pause, err error) {
 	return p, err
 }
 
+// SetPause asks for a flow control. Drivers may drop the link for a moment.
+func (t *Tool) SetPause(name string, p Pause) error {
+	return t.ask(name, unix.ETHTOOL_SPAUSEPARAM, 16, func(m message) {
+		m.put(4, p.Autoneg)
+		m.put(8, p.RxPause)
+		m.put(12, p.TxPause)
+	}, nil)
+}
+
 // Coalesce is the rule for interrupts.
 func (t *Tool) Coalesce(name string) (c Coalesce, err error) {
 	err = t.ask(name, unix.ETHTOOL_GCOALESCE, 92, nil, func(m message) {
@@ -255,7 +264,7 @@ func (t *Tool) edit(name string, get, set uint32, size int, change func(message)
 	}, nil)
 }
 
-// Stats are the counters of the driver.
+// Stats are the counters of the driver. Those of one name, as some drivers have one a queue, are added.
 func (t *Tool) Stats(name string) (map[string]uint64, error) {
 	names, err := t.names(name, setStats)
 	if err != nil || len(names) == 0 {
@@ -264,7 +273,7 @@ func (t *Tool) Stats(name string) (map[string]uint64, error) {
 	stats := make(map[string]uint64, len(names))
 	err = t.ask(name, unix.ETHTOOL_GSTATS, 8+8*len(names), func(m message) { m.put(4, uint32(len(names))) }, func(m message) {
 		for i, stat := range names[:min(len(names), int(m.word(4)))] {
-			stats[stat] = m.long(8 + 8*i)
+			stats[stat] += m.long(8 + 8*i)
 		}
 	})
 	return stats, err

@@ -128,6 +128,7 @@ func TestErrors(t *testing.T) {
 		"Ring":              func() error { _, err := tool.Ring(gone); return err },
 		"Channels":          func() error { _, err := tool.Channels(gone); return err },
 		"Pause":             func() error { _, err := tool.Pause(gone); return err },
+		"SetPause":          func() error { return tool.SetPause(gone, Pause{}) },
 		"Coalesce":          func() error { _, err := tool.Coalesce(gone); return err },
 		"Stats":             func() error { _, err := tool.Stats(gone); return err },
 	} {

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +20,7 @@ const (
 	AdaptiveRx = "adaptive-rx" // on or off: the driver chooses these
 	UDPHash4   = "udp4-hash"   // what RSS hashes of UDP over IPv4: addresses or ports, which has both
 	UDPHash6   = "udp6-hash"
+	Pauses     = "pause" // frames of flow control: autoneg, rx and tx that are on, joined by +, or off
 )
 
 // Values of UDPHash4 and UDPHash6.
@@ -27,7 +30,9 @@ const (
 )
 
 // Settings are all of them.
-func Settings() []string { return []string{RxRing, TxRing, RxUsecs, AdaptiveRx, UDPHash4, UDPHash6} }
+func Settings() []string {
+	return []string{RxRing, TxRing, RxUsecs, AdaptiveRx, UDPHash4, UDPHash6, Pauses}
+}
 
 // Adapter is what of an interface can be changed.
 type Adapter struct {
@@ -52,6 +57,8 @@ type adapter interface {
 	SetCoalesce(name string, c ethtool.Coalesce) error
 	RSSFields(name string, flow uint32) (uint64, error)
 	SetRSSFields(name string, flow uint32, fields uint64) error
+	Pause(name string) (ethtool.Pause, error)
+	SetPause(name string, p ethtool.Pause) error
 }
 
 func adapterOf(iface string) (a Adapter, err error) {
@@ -107,6 +114,9 @@ func parseSetting(setting, value string) (number uint32, err error) {
 		return uint32(n), nil
 	case UDPHash4, UDPHash6:
 		words = []string{HashAddresses, HashPorts}
+	case Pauses:
+		_, err := parsePause(value)
+		return 0, err
 	}
 	if value != words[0] && value != words[1] {
 		return 0, fmt.Errorf("%s=%s: it takes %s or %s", setting, value, words[0], words[1])
@@ -156,6 +166,11 @@ func readSetting(a adapter, iface, setting string) (s Setting, err error) {
 			}
 		}
 	}
+	if setting == Pauses {
+		var p ethtool.Pause
+		p, err = a.Pause(iface)
+		s.Value = PauseValue(p.Autoneg != 0, p.RxPause != 0, p.TxPause != 0)
+	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = errors.New("the driver has no such setting")
 	}
@@ -177,17 +192,23 @@ func writeSetting(a adapter, iface, setting, value string) error {
 		return err
 	}
 	was, err := readSetting(a, iface, setting)
-	if err != nil || was.Value == value {
+	if err != nil || isSame(setting, was.Value, value) {
 		return named(iface, setting, err)
 	}
 	if err := putSetting(a, iface, setting, value, number); err != nil {
 		return fmt.Errorf("%s:%s=%s: the driver refuses it: %w", iface, setting, value, err)
 	}
 	now, err := readSetting(a, iface, setting)
-	if err == nil && now.Value != value {
+	if err == nil && !isSame(setting, now.Value, value) {
 		return fmt.Errorf("%s:%s=%s: the driver made it %s", iface, setting, value, now.Value)
 	}
 	return named(iface, setting, err)
+}
+
+// isSame says whether two values are one setting. With autonegotiation the link's ends agree on who pauses, once it is up.
+func isSame(setting, a, b string) bool {
+	negotiated := func(value string) bool { return setting == Pauses && strings.HasPrefix(value, pauseWords[0]) }
+	return a == b || negotiated(a) && negotiated(b)
 }
 
 func putSetting(a adapter, iface, setting, value string, number uint32) error {
@@ -214,12 +235,51 @@ func putSetting(a adapter, iface, setting, value string, number uint32) error {
 			c.UseAdaptiveRxCoalesce = 1
 		}
 		return a.SetCoalesce(iface, c)
+	case Pauses:
+		p, err := parsePause(value)
+		if err != nil {
+			return err
+		}
+		return a.SetPause(iface, p)
 	}
 	fields := uint64(ethtool.HashSource | ethtool.HashDestination)
 	if value == HashPorts {
 		fields |= ethtool.HashPorts
 	}
 	return a.SetRSSFields(iface, flowOf(setting), fields)
+}
+
+// pauseWords are the parts of a flow control, as ethtool -A calls them.
+var pauseWords = [...]string{"autoneg", "rx", "tx"}
+
+// PauseValue is that of Pauses, of what is on.
+func PauseValue(autoneg, rx, tx bool) string {
+	var on []string
+	for i, part := range [...]bool{autoneg, rx, tx} {
+		if part {
+			on = append(on, pauseWords[i])
+		}
+	}
+	return cmp.Or(strings.Join(on, "+"), "off")
+}
+
+func parsePause(value string) (p ethtool.Pause, err error) {
+	if value == "off" {
+		return p, nil
+	}
+	for word := range strings.SplitSeq(value, "+") {
+		switch word {
+		case pauseWords[0]:
+			p.Autoneg = 1
+		case pauseWords[1]:
+			p.RxPause = 1
+		case pauseWords[2]:
+			p.TxPause = 1
+		default:
+			return p, fmt.Errorf("%s=%s: it takes off, or some of autoneg, rx and tx with + between", Pauses, value)
+		}
+	}
+	return p, nil
 }
 
 func onOff(on bool) string {

@@ -13,6 +13,7 @@ type card struct {
 	ring     ethtool.Ring
 	coalesce ethtool.Coalesce
 	fields   map[uint32]uint64
+	pause    ethtool.Pause
 	refuses  error
 	rounds   uint32 // ring sizes, to a multiple
 	calls    int
@@ -42,11 +43,20 @@ func (c *card) SetRSSFields(_ string, flow uint32, fields uint64) error {
 	return nil
 }
 
+func (c *card) Pause(string) (ethtool.Pause, error) { return c.pause, c.refuses }
+
+func (c *card) SetPause(_ string, to ethtool.Pause) error {
+	c.calls++
+	c.pause = to
+	return nil
+}
+
 func newCard() *card {
 	return &card{
 		ring: ethtool.Ring{RxMaxPending: 4096, TxMaxPending: 2048, RxPending: 512, TxPending: 256}, rounds: 1,
 		coalesce: ethtool.Coalesce{RxCoalesceUsecs: 50, UseAdaptiveRxCoalesce: 1},
 		fields:   map[uint32]uint64{ethtool.UDPv4: 0x30, ethtool.UDPv6: 0xf0},
+		pause:    ethtool.Pause{Autoneg: 1, TxPause: 1},
 	}
 }
 
@@ -55,6 +65,7 @@ func TestSettings(t *testing.T) {
 	for setting, values := range map[string][2]string{
 		RxRing: {"512", "4096"}, TxRing: {"256", "2048"}, RxUsecs: {"50", "0"}, AdaptiveRx: {"on", "off"},
 		UDPHash4: {HashAddresses, HashPorts}, UDPHash6: {HashPorts, HashAddresses},
+		Pauses: {"autoneg+tx", "off"},
 	} {
 		c := newCard()
 		for i, value := range []string{values[0], values[1], values[0]} {
@@ -91,8 +102,9 @@ func TestSettingErrors(t *testing.T) {
 			c.fields[ethtool.UDPv4] = 1
 			return writeSetting(c, "eth1", UDPHash4, HashPorts)
 		},
-		"rx-ring=0: it takes a number":      func(c *card) error { return writeSetting(c, "eth1", RxRing, "0") },
-		"adaptive-rx=1: it takes on or off": func(c *card) error { return writeSetting(c, "eth1", AdaptiveRx, "1") },
+		"rx-ring=0: it takes a number":                                         func(c *card) error { return writeSetting(c, "eth1", RxRing, "0") },
+		"pause=on: it takes off, or some of autoneg, rx and tx with + between": func(c *card) error { return writeSetting(c, "eth1", Pauses, "on") },
+		"adaptive-rx=1: it takes on or off":                                    func(c *card) error { return writeSetting(c, "eth1", AdaptiveRx, "1") },
 	} {
 		c := newCard()
 		if err := try(c); err == nil || err.Error() != want {

@@ -114,9 +114,9 @@ func TestCounters(t *testing.T) {
 			t.Errorf("there is no %s", name)
 		}
 	}
-	then := Counters{Softnet: []Softnet{{1, 2, 3}}, Interfaces: map[string]Traffic{"a": {RxBytes: 1}, "b": {}}, Protocols: map[string]int64{"x": 1, "y": 1}}
-	now := Counters{Softnet: []Softnet{{2, 4, 6}}, Interfaces: map[string]Traffic{"a": {RxBytes: 3}, "b": {}}, Protocols: map[string]int64{"x": 4, "y": 1}}
-	want := Counters{Softnet: []Softnet{{1, 2, 3}}, Interfaces: map[string]Traffic{"a": {RxBytes: 2}}, Protocols: map[string]int64{"x": 3}}
+	then := Counters{Softnet: []Softnet{{1, 2, 3}}, Interfaces: map[string]Traffic{"a": {RxBytes: 1}, "b": {}}, Protocols: map[string]int64{"x": 1, "y": 1}, Pauses: map[string]int64{"a": 2, "b": 1}}
+	now := Counters{Softnet: []Softnet{{2, 4, 6}}, Interfaces: map[string]Traffic{"a": {RxBytes: 3}, "b": {}}, Protocols: map[string]int64{"x": 4, "y": 1}, Pauses: map[string]int64{"a": 5, "b": 1}}
+	want := Counters{Softnet: []Softnet{{1, 2, 3}}, Interfaces: map[string]Traffic{"a": {RxBytes: 2}}, Protocols: map[string]int64{"x": 3}, Pauses: map[string]int64{"a": 3}}
 	if diff := cmp.Diff(want, now.since(then)); diff != "" {
 		t.Error(diff)
 	}

@@ -26,6 +26,7 @@ type Counters struct {
 	Interfaces map[string]Traffic `json:"interfaces"` // of the namespace
 	Protocols  map[string]int64   `json:"protocols"`  // of the namespace, as Tcp.RetransSegs
 	Drops      []result.Drop      `json:"drops"`      // of interfaces, drivers and qdiscs of the namespace
+	Pauses     map[string]int64   `json:"pauses"`     // of interfaces: frames of flow control that were sent or came, as far as drivers count them
 }
 
 // Softnet is a line of /proc/net/softnet_stat.
@@ -84,7 +85,7 @@ func readCounters() (c Counters, err error) {
 	if c.Interfaces, err = readTraffic("/proc/net/dev"); err != nil {
 		return c, err
 	}
-	if c.Drops, err = readDrops(); err != nil {
+	if c.Drops, c.Pauses, err = readDrops(); err != nil {
 		return c, err
 	}
 	c.Protocols = map[string]int64{}
@@ -97,7 +98,12 @@ func readCounters() (c Counters, err error) {
 }
 
 func (c Counters) since(then Counters) Counters {
-	grown := Counters{Interfaces: map[string]Traffic{}, Protocols: map[string]int64{}, Drops: dropsSince(c.Drops, then.Drops)}
+	grown := Counters{Interfaces: map[string]Traffic{}, Protocols: map[string]int64{}, Drops: dropsSince(c.Drops, then.Drops), Pauses: map[string]int64{}}
+	for name, n := range c.Pauses {
+		if n -= then.Pauses[name]; n > 0 {
+			grown.Pauses[name] = n
+		}
+	}
 	for i, s := range c.Softnet {
 		if i < len(then.Softnet) {
 			old := then.Softnet[i]

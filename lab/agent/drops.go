@@ -70,13 +70,12 @@ func dropsSince(now, then []result.Drop) []result.Drop {
 	return grown
 }
 
-// readDrops reads the counters of losses that interfaces, their drivers and their qdiscs have.
-func readDrops() ([]result.Drop, error) {
+// readDrops reads the counters of losses that interfaces, their drivers and their qdiscs have, and of frames of flow control.
+func readDrops() (drops []result.Drop, pauses map[string]int64, err error) {
 	links, err := dump("interfaces", unix.RTM_GETLINK, unix.SizeofIfInfomsg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var drops []result.Drop
 	names := map[int32]string{}
 	for _, m := range links {
 		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
@@ -89,7 +88,7 @@ func readDrops() ([]result.Drop, error) {
 	}
 	qdiscs, err := dump("qdiscs", unix.RTM_GETQDISC, sizeofTcmsg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, m := range qdiscs {
 		if m.Header.Type != unix.RTM_NEWQDISC || len(m.Data) < sizeofTcmsg {
@@ -103,7 +102,8 @@ func readDrops() ([]result.Drop, error) {
 			drops = append(drops, result.Drop{Stage: StageQdisc, Where: name + " " + kind, Counter: "dropped", Packets: int64(binary.NativeEndian.Uint32(queue[8:]))})
 		}
 	}
-	return append(drops, driverDrops(names)...), nil
+	lost, pauses := driverCounters(names)
+	return append(drops, lost...), pauses, nil
 }
 
 // Of linux/rtnetlink.h, pkt_sched.h and gen_stats.h.
@@ -141,24 +141,34 @@ func isTunnel(kind string) bool {
 	}, kind)
 }
 
-// driverDrops are the losses that drivers count themselves: a ring without room, a queue that was full.
-func driverDrops(names map[int32]string) (drops []result.Drop) {
+// What drivers call the packets that they lost, and the frames of flow control (IEEE 802.3 annex 31B).
+var (
+	lostCounter  = regexp.MustCompile(`drop|miss|discard|no_?buf|no_?desc|out_of_buffer|\boob\b|overflow|overrun|ring_?full|csum_err|crc_err|timeout`)
+	pauseCounter = regexp.MustCompile(`pause|flow_control|x(on|off)\b`)
+)
+
+// driverCounters are the losses that drivers count themselves: a ring without room, a queue that was full; and the frames of
+// flow control.
+func driverCounters(names map[int32]string) (drops []result.Drop, pauses map[string]int64) {
+	pauses = map[string]int64{}
 	tool, err := ethtool.Open()
 	if err != nil {
-		return nil
+		return nil, pauses
 	}
 	defer tool.Close()
-	lost := regexp.MustCompile(`drop|miss|discard|no_?buf|no_?desc|out_of_buffer|overflow|overrun|ring_?full|csum_err|crc_err|timeout`)
 	for _, name := range names {
 		stats, err := tool.Stats(name)
 		if err != nil {
 			continue // most virtual interfaces have none
 		}
 		for counter, n := range stats {
-			if lost.MatchString(strings.ToLower(counter)) {
+			switch counter = strings.TrimSpace(counter); {
+			case lostCounter.MatchString(strings.ToLower(counter)):
 				drops = append(drops, result.Drop{Stage: StageNIC, Where: name, Counter: counter, Packets: int64(n)})
+			case pauseCounter.MatchString(strings.ToLower(counter)):
+				pauses[name] += int64(n)
 			}
 		}
 	}
-	return drops
+	return drops, pauses
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type Evidence struct {
 	Qdiscs  []Qdisc           `json:"qdiscs,omitempty"`
 	Chains  []Chain           `json:"chains,omitempty"`
 	Sysctls map[string]string `json:"sysctls,omitempty"` // by name with dots, as net.bridge.bridge-nf-call-iptables
+	Tracked int               `json:"tracked,omitempty"` // connections in netfilter's table
 	Unknown []string          `json:"unknown,omitempty"` // what could not be read, and why
 }
 
@@ -81,6 +83,11 @@ func readEvidence(ctx context.Context) (e Evidence) {
 	e.Chains, err = readChains(ctx)
 	unknown("nftables", err)
 	e.Sysctls = map[string]string{}
+	if data, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count"); err == nil {
+		e.Tracked, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+	} else if !errors.Is(err, os.ErrNotExist) { // without the module nothing is tracked
+		unknown("tracked connections", err)
+	}
 	for _, name := range evidenceSysctls {
 		data, err := os.ReadFile(Change{Sysctl: name}.sysctlPath())
 		if err == nil {

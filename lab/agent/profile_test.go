@@ -58,7 +58,7 @@ func TestDropsSince(t *testing.T) {
 	if diff := cmp.Diff(want, w.Lost()); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := readDrops(); err != nil {
+	if _, _, err := readDrops(); err != nil {
 		t.Error(err)
 	}
 }

@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"rx-ring, tx-ring, rx-usecs, adaptive-rx, udp4-hash, udp6-hash at the client (d0): the driver has no such setting", " at the server (d0): "} {
+	for _, want := range []string{"rx-ring, tx-ring, rx-usecs, adaptive-rx, udp4-hash, udp6-hash, pause at the client (d0): the driver has no such setting", " at the server (d0): "} {
 		if !strings.Contains(r.Parameters[missingKey].String(), want) {
 			t.Errorf("no %q in %q", want, r.Parameters[missingKey].String())
 		}

@@ -90,7 +90,7 @@ func TestStates(t *testing.T) {
 		Features: map[string]bool{"tx-tcp-segmentation": true, "tx-tcp6-segmentation": true, "rx-gro-hw": false},
 		Settings: map[string]agent.Setting{
 			agent.RxRing: {Value: "512", Most: "4096"}, agent.TxRing: {Value: "4096", Most: "4096"}, agent.UDPHash4: {Value: agent.HashAddresses},
-			agent.AdaptiveRx: {Value: "on"}, agent.RxUsecs: {Value: "50"},
+			agent.AdaptiveRx: {Value: "on"}, agent.RxUsecs: {Value: "50"}, agent.Pauses: {Value: "autoneg+rx+tx"},
 		},
 		Missing: map[string]string{agent.UDPHash6: "the driver has no such setting"},
 	}
@@ -110,6 +110,7 @@ tso-off client eth1:tx-tcp6-segmentation=off
 tso-on server ens3:tx-tcp-segmentation=on
 gro-hw-on client eth1:rx-gro-hw=on
 rss-ports client eth1:udp4-hash=ports
+no-pause client eth1:pause=off
 rings-max client eth1:rx-ring=4096
 interrupts-at-once client eth1:adaptive-rx=off
 interrupts-at-once client eth1:rx-usecs=0

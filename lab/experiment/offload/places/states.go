@@ -151,6 +151,7 @@ func settingStates() []settingState {
 	return []settingState{
 		{"rss-ports", "RSS by UDP ports too", []string{agent.UDPHash4, agent.UDPHash6}, always(agent.HashPorts)},
 		{"rss-addresses", "RSS of UDP by addresses alone", []string{agent.UDPHash4, agent.UDPHash6}, always(agent.HashAddresses)},
+		{"no-pause", "no frames of flow control", []string{agent.Pauses}, always("off")},
 		{"rings-max", "rings of the largest size", []string{agent.RxRing, agent.TxRing}, func(s agent.Setting) string { return s.Most }},
 		{"interrupts-at-once", "an interrupt for each frame", []string{agent.AdaptiveRx, agent.RxUsecs}, func(s agent.Setting) string {
 			if s.Value == "on" || s.Value == "off" {
