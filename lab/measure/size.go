@@ -34,6 +34,8 @@ type FlowSize struct {
 	// Believed is the MTU of the path by the sender's kernel before any probe: that of its
 	// interface or route, or what an earlier message said.
 	Believed int `json:"believed"`
+	// RTT is that of the fastest of some small probes, µs; 0 when none was answered.
+	RTT float64 `json:"rtt,omitempty"`
 	// Local is the address that the probes left from.
 	Local netip.Addr `json:"local,omitzero"`
 }

@@ -27,6 +27,7 @@ type SizeProbe struct {
 
 const (
 	sizeTries  = 3
+	rttProbes  = 20
 	sizeHeader = 8 // bytes that come back: the probe's size and number
 	sizeSource = 20000
 )
@@ -60,6 +61,8 @@ type sizeFlow struct {
 	FlowSize
 	trying  int    // bytes, 0 when done
 	number  uint32 // of the last probe
+	sent    time.Time
+	timed   bool // each probe is sent once, so that an answer has one it is of
 	arrived bool
 }
 
@@ -87,6 +90,15 @@ func (s *SizeProbe) Run() error {
 			if f.trying > 0 {
 				f.tried(f.trying, f.arrived)
 			}
+		}
+	}
+	for range rttProbes {
+		for _, f := range flows {
+			f.trying, f.arrived, f.timed = min(s.Least, s.Most), false, true
+			f.number++
+		}
+		if err := s.try(flows); err != nil {
+			return err
 		}
 	}
 	report := make([]FlowSize, len(flows))
@@ -170,6 +182,7 @@ func (s *SizeProbe) try(flows []*sizeFlow) error {
 		binary.BigEndian.PutUint32(probe, uint32(f.trying))
 		binary.BigEndian.PutUint32(probe[4:], f.number)
 		f.readErrors()
+		f.sent = time.Now()
 		err := sendProbe(f.fd, probe)
 		if errors.Is(err, unix.EMSGSIZE) { // of an earlier probe, as a message may come late
 			f.readErrors()
@@ -218,6 +231,9 @@ func (s *SizeProbe) collect(flows []*sizeFlow, wait time.Duration) (answered int
 			}
 			if n == sizeHeader && binary.BigEndian.Uint32(buffer[4:]) == f.number && !f.arrived && f.trying > 0 {
 				f.arrived = true
+				if rtt := float64(time.Since(f.sent)) / 1e3; f.timed && (f.RTT == 0 || rtt < f.RTT) {
+					f.RTT = rtt
+				}
 				answered++
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/selvage/selvage/lab/agent"
@@ -102,6 +103,14 @@ func UDPSample(role measure.Role, client, server json.RawMessage) (result.Sample
 		s.Metrics[measure.UDPLossPPM] = 1e6 * s.Metrics[measure.UDPLoss]
 	}
 	return s, err
+}
+
+// Of is what the place of a role did meanwhile.
+func (t *Trial) Of(role string) (w agent.Watched) {
+	if at := slices.Index(t.roles, role); at >= 0 {
+		w = t.Watched[at]
+	}
+	return w
 }
 
 // CPUMetric is how many cores a role's place kept busy; with a core's number, that one.

@@ -75,7 +75,7 @@ func assess(r *result.Result) {
 		g := gains(*r, c.Target, c.Against)
 		iv := stats.Center(g)
 		c.Share, c.Lo, c.Hi = share(g, loss)
-		c.Proved = iv.N >= stats.LeastPairs && iv.Lo > 0 && iv.Median > math.Log1p(leastGain) && c.Lo > 0
+		c.Proved = iv.N >= stats.LeastPairs && iv.Lo > 0 && iv.Median > math.Log1p(leastGain) && c.Share > 0
 	}
 }
 

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -15,8 +16,8 @@ import (
 
 // What is measured of each path before anything is flipped.
 const (
-	looks      = 3 // slices of TCP, and of round trips
-	probeFlows = 1
+	looks      = 3  // slices of TCP, and of round trips
+	probeFlows = 16 // source ports, by which paths of equal cost are chosen
 	lossTime   = 5 * time.Second
 	lossSize   = 18     // bytes of a datagram
 	lossRate   = 14.4e6 // bits a second in frames: some 20,000 of these datagrams, few enough for a slow path
@@ -49,7 +50,10 @@ func note(res *result.Result, paths []turns.Path, e cause.Evidence) {
 		figures = append(figures, *e.Plain)
 	}
 	for i, f := range figures {
-		text := fmt.Sprintf("%.3g Gbit/s, %.3g µs, %.3g of a million datagrams lost", f.Gbits, f.RRMicros, f.LossPPM)
+		text := fmt.Sprintf("%.3g Gbit/s, %.3g µs", f.Gbits, f.RRMicros)
+		if f.Sent > 0 {
+			text += fmt.Sprintf(", %.3g of a million datagrams lost", f.LossPPM)
+		}
 		if f.MTU > 0 {
 			text += fmt.Sprintf(", packets of %d bytes arrive", f.MTU)
 		}
@@ -78,22 +82,29 @@ func decisive(e cause.Evidence) string {
 // read measures the paths as they are and reads both ends.
 func (r *run) read(ctx context.Context, s *turns.Sessions) (e cause.Evidence, err error) {
 	e = cause.Evidence{Ends: map[string]cause.End{}, Port: r.Port}
-	var local netip.Addr
-	for i, p := range r.Path {
-		f, from, err := r.figures(ctx, s, p)
-		if err != nil {
-			return e, fmt.Errorf("path %s: %w", p.Name, err)
-		}
-		if i > 0 {
-			e.Plain = &f
-			break
-		}
-		e.Overlay, local = f, from
+	loads := map[string]*cause.Load{cause.Client: {}, cause.Server: {}}
+	overlay := looker{r, s, r.Path[0], loads}
+	local, err := overlay.figures(ctx, &e.Overlay, true)
+	if err == nil && len(r.Path) > 1 {
+		e.Plain = &cause.Figures{}
+		_, err = looker{r, s, r.Path[1], nil}.figures(ctx, e.Plain, cause.Loses(e.Overlay))
+	}
+	if err != nil {
+		return e, err
 	}
 	for role, far := range map[string]netip.Addr{cause.Client: r.Path[0].Addr, cause.Server: local} {
 		if e.Ends[role], err = readEnd(ctx, s, role, far); err != nil {
 			return e, err
 		}
+	}
+	if e.Ends[cause.Server].HasQueues() {
+		if err := overlay.spread(ctx); err != nil {
+			return e, err
+		}
+	}
+	for role, end := range e.Ends {
+		end.Load = *loads[role]
+		e.Ends[role] = end
 	}
 	return e, nil
 }
@@ -114,40 +125,82 @@ func readEnd(ctx context.Context, s *turns.Sessions, role string, far netip.Addr
 	return end, err
 }
 
-// figures are those of a path as it is, and the client's address on it.
-func (r *run) figures(ctx context.Context, s *turns.Sessions, p turns.Path) (f cause.Figures, local netip.Addr, err error) {
-	if local, err = r.probe(ctx, s, p, &f); err != nil {
-		return f, local, err
-	}
-	if f.Gbits, err = r.look(ctx, s, p, caseTCP, measure.TCPThroughput); err != nil {
-		return f, local, err
-	}
-	if f.RRMicros, err = r.look(ctx, s, p, caseRR, measure.RRP50); err != nil {
-		return f, local, err
-	}
-	lost, err := r.measure(ctx, s, measure.Role{Instrument: measure.RoleUDP, Addr: p.Addr, Size: lossSize, Rate: lossRate, Duration: min(lossTime, r.MaxTime)})
-	f.LossPPM, f.Sent = lost.Metrics[measure.UDPLossPPM], 1e3*lost.Metrics[measure.UDPSentRate]*lost.Duration
-	return f, local, err
+// looker measures a path as it is. loads, by role, are what the ends count meanwhile; nil where that is no matter.
+type looker struct {
+	r     *run
+	s     *turns.Sessions
+	path  turns.Path
+	loads map[string]*cause.Load
 }
 
-// look is the median of some slices.
-func (r *run) look(ctx context.Context, s *turns.Sessions, p turns.Path, kind, metric string) (float64, error) {
-	var values []float64
-	for range looks {
-		sample, err := r.measure(ctx, s, measure.Role{Instrument: instrumentOf(kind), Addr: p.Addr, Streams: 1, Size: sizeOf(kind), Duration: turns.LeastSlice, Warmup: turns.WarmUp})
+// figures are those of the path, with its loss if that is to be known, and the client's address on it.
+func (l looker) figures(ctx context.Context, f *cause.Figures, loss bool) (local netip.Addr, err error) {
+	defer func() {
 		if err != nil {
-			return 0, err
+			err = fmt.Errorf("path %s: %w", l.path.Name, err)
 		}
-		values = append(values, sample.Metrics[metric])
+	}()
+	if local, err = l.probe(ctx, f); err != nil {
+		return local, err
 	}
-	slices.Sort(values)
-	return values[len(values)/2], nil
+	bulk, err := l.look(ctx, caseTCP, measure.TCPThroughput)
+	if err != nil {
+		return local, err
+	}
+	f.Gbits, f.MSS = bulk.Metrics[measure.TCPThroughput], int(bulk.Metrics[measure.MSS])
+	rr, err := l.look(ctx, caseRR, measure.RRP50)
+	f.RRMicros = rr.Metrics[measure.RRP50]
+	if err != nil || !loss {
+		return local, err
+	}
+	lost, err := l.measure(ctx, measure.Role{Instrument: measure.RoleUDP, Size: lossSize, Rate: lossRate, Duration: min(lossTime, l.r.MaxTime)})
+	f.LossPPM, f.Sent = lost.Metrics[measure.UDPLossPPM], 1e3*lost.Metrics[measure.UDPSentRate]*lost.Duration
+	return local, err
 }
 
-// probe finds the largest packet that arrives.
-func (r *run) probe(ctx context.Context, s *turns.Sessions, p turns.Path, f *cause.Figures) (local netip.Addr, err error) {
-	session := s.Of(cause.Client)
-	device, err := session.Route(ctx, p.Addr)
+// measure is one slice, of which the ends' counters are kept.
+func (l looker) measure(ctx context.Context, role measure.Role) (result.Sample, error) {
+	role.Addr = l.path.Addr
+	trial, err := l.r.try(ctx, l.s, role)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	for name, load := range l.loads {
+		load.Add(trial.Of(name))
+	}
+	return trial.Sample("")
+}
+
+// look is the middle one of some slices, by a metric.
+func (l looker) look(ctx context.Context, kind, metric string) (result.Sample, error) {
+	var all []result.Sample
+	for range looks {
+		sample, err := l.measure(ctx, measure.Role{Instrument: instrumentOf(kind), Streams: 1, Size: sizeOf(kind), Duration: turns.LeastSlice, Warmup: turns.WarmUp})
+		if err != nil {
+			return sample, err
+		}
+		all = append(all, sample)
+	}
+	slices.SortFunc(all, func(a, b result.Sample) int { return cmp.Compare(a.Metrics[metric], b.Metrics[metric]) })
+	return all[len(all)/2], nil
+}
+
+// spread looks which cores take in several streams.
+func (l looker) spread(ctx context.Context) error {
+	trial, err := l.r.try(ctx, l.s, measure.Role{Instrument: measure.RoleBulk, Addr: l.path.Addr, Streams: cause.SeveralStreams, Duration: turns.LeastSlice, Warmup: turns.WarmUp})
+	if err != nil {
+		return err
+	}
+	for name, load := range l.loads {
+		load.AddCores(trial.Of(name))
+	}
+	return nil
+}
+
+// probe finds the largest packet that arrives from each of some source ports.
+func (l looker) probe(ctx context.Context, f *cause.Figures) (local netip.Addr, err error) {
+	session := l.s.Of(cause.Client)
+	device, err := session.Route(ctx, l.path.Addr)
 	if err != nil {
 		return local, err
 	}
@@ -156,8 +209,7 @@ func (r *run) probe(ctx context.Context, s *turns.Sessions, p turns.Path, f *cau
 			f.SentMTU = i.MTU
 		}
 	}
-	role := measure.Role{Instrument: measure.RoleSize, Addr: p.Addr, Port: r.Port, Size: f.SentMTU, Flows: probeFlows}
-	trial, err := s.Run(ctx, cause.Client, cause.Server, role)
+	trial, err := l.s.Run(ctx, cause.Client, cause.Server, measure.Role{Instrument: measure.RoleSize, Addr: l.path.Addr, Port: l.r.Port, Size: f.SentMTU, Flows: probeFlows})
 	if err != nil {
 		return local, err
 	}
@@ -165,6 +217,11 @@ func (r *run) probe(ctx context.Context, s *turns.Sessions, p turns.Path, f *cau
 	if err != nil || len(size.Flows) == 0 {
 		return local, err
 	}
-	f.MTU = size.Flows[0].Largest
+	for _, flow := range size.Flows {
+		f.Flows = append(f.Flows, cause.Flow{Port: flow.Port, Largest: flow.Largest, RTT: flow.RTT})
+		if flow.Largest > 0 && (f.MTU == 0 || flow.Largest < f.MTU) {
+			f.MTU = flow.Largest
+		}
+	}
 	return size.Flows[0].Local, nil
 }

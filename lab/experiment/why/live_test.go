@@ -39,7 +39,7 @@ func limited(t *testing.T) (*places.Testbed, *Command) {
 	// Ten rounds prove it where two slices stalled, as on a machine that other tests have too; eight do where none did.
 	return testbed, &Command{
 		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"},
-		Path: []turns.Path{{Name: "overlay", Addr: testbed.B.Overlay}}, May: []string{"qdisc"}, Rounds: 10, Settle: time.Millisecond,
+		Path: []turns.Path{{Name: "overlay", Addr: testbed.B.Overlay}}, May: []string{"qdisc"}, Rounds: 10, Streams: 1, Settle: time.Millisecond,
 		Destination: experiment.Destination{Output: "json", Results: t.TempDir()},
 		Flags:       turns.Flags{Port: 5300, Slice: turns.LeastSlice, MaxTime: time.Minute, Connection: place.Connection{SSH: strings.Join(testbed.SSH, " ")}},
 	}
@@ -126,7 +126,7 @@ func TestDryRun(t *testing.T) {
 func TestValidate(t *testing.T) {
 	good := func() *Command {
 		return &Command{
-			Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"}, Path: []turns.Path{{Name: "x"}}, May: []string{"mtu"}, Rounds: 8,
+			Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"}, Path: []turns.Path{{Name: "x"}}, May: []string{"mtu"}, Rounds: 8, Streams: 1,
 			Flags: turns.Flags{Port: 1, Slice: time.Second, MaxTime: time.Minute},
 		}
 	}
@@ -140,6 +140,7 @@ func TestValidate(t *testing.T) {
 		"--path: 3 are more":                                        func(c *Command) { c.Path = []turns.Path{{Name: "a"}, {Name: "b"}, {Name: "c"}} },
 		"--may: there is no setting moon; choose from offload, gro": func(c *Command) { c.May = []string{"moon"} },
 		"--rounds: 0":                                               func(c *Command) { c.Rounds = 0 },
+		"--streams: 0":                                              func(c *Command) { c.Streams = 0 },
 		"--settle: -1":                                              func(c *Command) { c.Settle = -1 },
 	} {
 		c := good()

@@ -220,7 +220,7 @@ func (p *prover) one(seed uint64, kind string) {
 // ask runs the experiment, as a user who lets it flip all.
 func (p *prover) ask() (r result.Result, log string) {
 	c := &Command{
-		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"}, Rounds: 8, Settle: 20 * time.Millisecond,
+		Client: place.Place{Kind: place.SSH, Host: "a"}, Server: place.Place{Kind: place.SSH, Host: "b"}, Rounds: 8, Streams: 1, Settle: 20 * time.Millisecond,
 		Path: []turns.Path{{Name: "overlay", Addr: p.testbed.B.Overlay}, {Name: "beside", Addr: netip.MustParseAddr("10.14.0.2")}},
 		May:  strings.Split(settingNames(), ", "), Destination: experiment.Destination{Output: "json", Results: p.TempDir()},
 		Flags: turns.Flags{Port: 5300, Slice: turns.LeastSlice, MaxTime: proofCaseTime, Connection: place.Connection{SSH: strings.Join(p.testbed.SSH, " ")}},

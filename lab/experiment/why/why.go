@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,12 +36,13 @@ func Experiment() experiment.Experiment {
 
 // Command is the command line.
 type Command struct {
-	Client place.Place   `group:"Places" required:"" placeholder:"PLACE" help:"Where the client runs: ssh:[USER@]HOST[:PORT], ns:NAME or pid:N."`
-	Server place.Place   `group:"Places" required:"" placeholder:"PLACE" help:"Where the server runs."`
-	Path   []turns.Path  `group:"Places" required:"" placeholder:"NAME=ADDR" help:"The slow path by the server's address on it, then one beside it that is not slow, if there is one."`
-	May    []string      `group:"Places" placeholder:"SETTING" help:"Settings that may be flipped for a second at a time: offload, gro, mtu, rss, qdisc, netfilter, bridge-netfilter. By default none: causes are proposed and not proved."`
-	Rounds int           `default:"8" help:"Rounds of each step, 8 at least for a proof."`
-	Settle time.Duration `group:"Places" default:"50ms" placeholder:"TIME" help:"Rest after a setting was flipped; ${default}."`
+	Client  place.Place   `group:"Places" required:"" placeholder:"PLACE" help:"Where the client runs: ssh:[USER@]HOST[:PORT], ns:NAME or pid:N."`
+	Server  place.Place   `group:"Places" required:"" placeholder:"PLACE" help:"Where the server runs."`
+	Path    []turns.Path  `group:"Places" required:"" placeholder:"NAME=ADDR" help:"The slow path by the server's address on it, then one beside it that is not slow, if there is one."`
+	May     []string      `group:"Places" placeholder:"SETTING" help:"Settings that may be flipped for a second at a time: offload, gro, mtu, rss, qdisc, netfilter, bridge-netfilter, conntrack, ring, pause, governor. By default none: causes are proposed and not proved."`
+	Streams int           `group:"Places" default:"1" placeholder:"N" help:"TCP streams at a time. Causes that only several show, such as rss, need 8; ${default}."`
+	Rounds  int           `default:"8" help:"Rounds of each step, 8 at least for a proof."`
+	Settle  time.Duration `group:"Places" default:"50ms" placeholder:"TIME" help:"Rest after a setting was flipped; ${default}."`
 
 	experiment.Destination
 	turns.Flags
@@ -64,6 +66,9 @@ func (c *Command) Validate() error {
 	}
 	if c.Rounds < 1 {
 		errs = append(errs, fmt.Errorf("--rounds: %d is not 1 or more", c.Rounds))
+	}
+	if c.Streams < 1 || c.Streams > mostStreams {
+		errs = append(errs, fmt.Errorf("--streams: %d is not within 1 … %d", c.Streams, mostStreams))
 	}
 	if c.Settle < 0 || c.Settle > time.Minute {
 		errs = append(errs, fmt.Errorf("--settle: %s is not within 0s … 1m", c.Settle))
@@ -93,7 +98,7 @@ func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
 		Roles: []turns.Role{{Name: cause.Client, Place: c.Client}, {Name: cause.Server, Place: c.Server}},
 		Words: "what " + c.Path[0].Name + " loses", Explore: r.explore, Prepare: r.prepare, Changes: r.changes, Steps: r.steps, More: r.more,
 		Parameters: result.Parameters{
-			"may": result.Words(cmp.Or(strings.Join(c.May, ", "), "nothing")), "settle": result.Time(c.Settle),
+			"streams": result.Count(c.Streams), "may": result.Words(cmp.Or(strings.Join(c.May, ", "), "nothing")), "settle": result.Time(c.Settle),
 			"order":  result.Words("each round has the path as it is, the one beside it and the path with each cause flipped, in balanced order"),
 			"warmup": result.Time(turns.WarmUp).Explained("of each slice do not count"),
 		},
@@ -118,6 +123,9 @@ type run struct {
 	base       []int // numbers of the causes that stay flipped
 	flipped    []int // numbers of those that are flipped now
 	stage      int
+	done       int            // rounds
+	again      bool           // a stage was measured twice, which is once a run
+	only       []int          // numbers of the causes that are measured again, nil being all
 	alone      map[int]string // what causes gained, by number, before another one was flipped
 }
 
@@ -224,7 +232,7 @@ func (r *run) states() (names []string, by map[string]state) {
 		add(r.Path[1].Name, state{r.Path[1], nil})
 	}
 	for _, c := range r.candidates {
-		if !slices.Contains(r.base, c.number) {
+		if !slices.Contains(r.base, c.number) && (r.only == nil || slices.Contains(r.only, c.number)) {
 			flipped := append(slices.Clone(r.base), c.number)
 			add(r.targetOf(flipped), state{r.Path[0], flipped})
 		}
@@ -234,12 +242,19 @@ func (r *run) states() (names []string, by map[string]state) {
 
 func (r *run) steps(s *turns.Sessions) []turns.Step {
 	r.stage++
+	return r.measured(s)
+}
+
+// measured are the samples of the stage.
+func (r *run) measured(s *turns.Sessions) []turns.Step {
 	names, by := r.states()
+	before := r.done
+	r.done += r.Rounds
 	var steps []turns.Step
 	for i, order := range stats.Balanced(names, r.Rounds) {
 		for _, name := range order {
 			steps = append(steps, turns.Step{
-				Step: experiment.Step{Round: (r.stage-1)*r.Rounds + i + 1, CaseName: r.kind, Target: name, Planned: r.Slice + turns.WarmUp + r.Settle},
+				Step: experiment.Step{Round: before + i + 1, CaseName: r.kind, Target: name, Planned: r.Slice + turns.WarmUp + r.Settle},
 				Take: func(ctx context.Context) (result.Sample, error) {
 					if err := r.enter(ctx, s, by[name].flipped); err != nil {
 						return result.Sample{}, err
@@ -254,7 +269,11 @@ func (r *run) steps(s *turns.Sessions) []turns.Step {
 
 // slice measures the figure of the run over a path.
 func (r *run) slice(ctx context.Context, s *turns.Sessions, path turns.Path) (result.Sample, error) {
-	return r.measure(ctx, s, measure.Role{Instrument: instrumentOf(r.kind), Addr: path.Addr, Streams: 1, Size: sizeOf(r.kind), Duration: r.Slice, Warmup: turns.WarmUp})
+	trial, err := r.try(ctx, s, measure.Role{Instrument: instrumentOf(r.kind), Addr: path.Addr, Streams: r.Streams, Size: sizeOf(r.kind), Duration: r.Slice, Warmup: turns.WarmUp})
+	if err != nil {
+		return result.Sample{}, err
+	}
+	return trial.Sample("")
 }
 
 func instrumentOf(kind string) string {
@@ -272,16 +291,16 @@ func sizeOf(kind string) int {
 	return 0
 }
 
-func (r *run) measure(ctx context.Context, s *turns.Sessions, role measure.Role) (result.Sample, error) {
+// mostStreams bound what a run asks of the ends.
+const mostStreams = 256
+
+// try has an instrument run between the ends.
+func (r *run) try(ctx context.Context, s *turns.Sessions, role measure.Role) (*turns.Trial, error) {
 	role.Port = r.Port
 	if role.Rate == 0 || r.MaxRate > 0 && role.Rate > int64(r.MaxRate) {
 		role.Rate = int64(r.MaxRate)
 	}
-	trial, err := s.Run(ctx, cause.Client, cause.Server, role)
-	if err != nil {
-		return result.Sample{}, err
-	}
-	return trial.Sample("")
+	return s.Run(ctx, cause.Client, cause.Server, role)
 }
 
 // mostStages is how many causes may come on top of each other.
@@ -292,6 +311,12 @@ const mostStages = 3
 func (r *run) more(ctx context.Context, s *turns.Sessions, res *result.Result) ([]turns.Step, error) {
 	assess(res)
 	best := r.best(res.Causes)
+	if best < 0 && !r.again {
+		if r.again, r.only = true, r.undecided(res); r.only != nil {
+			return r.measured(s), nil
+		}
+	}
+	r.only = nil
 	if best < 0 || r.stage == mostStages {
 		return nil, r.end(ctx, s, res)
 	}
@@ -301,6 +326,11 @@ func (r *run) more(ctx context.Context, s *turns.Sessions, res *result.Result) (
 		}
 	}
 	r.base = append(r.base, best+1)
+	if r.explained(res) { // the others add nothing; those that gained alone have to show whether they are the same cost
+		r.candidates = slices.DeleteFunc(r.candidates, func(c candidate) bool {
+			return !slices.Contains(r.base, c.number) && !res.Causes[c.number-1].Proved
+		})
+	}
 	left := false
 	for _, c := range r.candidates {
 		if slices.Contains(r.base, c.number) {
@@ -314,6 +344,43 @@ func (r *run) more(ctx context.Context, s *turns.Sessions, res *result.Result) (
 	}
 	res.Targets = append(res.Targets, r.described(res)...)
 	return r.steps(s), nil
+}
+
+// A cause is measured again whose gain is as large as that, though it may be chance: of the most that gain so much.
+const (
+	leastUndecided = 0.05
+	mostUndecided  = 2
+)
+
+// undecided are the causes of this stage that gain much and not surely, the largest gains first.
+func (r *run) undecided(res *result.Result) (numbers []int) {
+	by := map[int]float64{}
+	for i, c := range res.Causes {
+		if c.Target == "" || c.Proved || c.Against != r.targetOf(r.base) {
+			continue
+		}
+		if gain := stats.Center(gains(*res, c.Target, c.Against)).Median; gain > math.Log1p(leastUndecided) {
+			numbers, by[i+1] = append(numbers, i+1), gain
+		}
+	}
+	slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(by[b], by[a]) })
+	return numbers[:min(len(numbers), mostUndecided)]
+}
+
+// Shares of a loss after which nothing is left that could be proved: surely, and where the interval agrees.
+const nearlyAll, mostOfIt = 0.95, 0.75
+
+// explained says whether the causes that stay flipped explain nearly all that is lost against the path beside it.
+func (r *run) explained(res *result.Result) bool {
+	if _, beside := lossOf(*res); !beside {
+		return false // what is lost is what causes gain
+	}
+	sum, rest := 0.0, 1.0
+	for _, n := range r.base {
+		c := res.Causes[n-1]
+		sum, rest = sum+c.Share, rest-c.Hi
+	}
+	return sum >= nearlyAll || sum >= mostOfIt && rest <= 0
 }
 
 // best is the index of the proved cause of this stage that stays flipped, -1 where there is none: the likeliest of those whose share may

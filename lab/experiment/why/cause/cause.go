@@ -38,6 +38,8 @@ type End struct {
 	// Device is the interface that the path leaves by.
 	Device string
 	Kernel agent.Evidence
+	// Load is what it counted while the slow path was under load.
+	Load Load
 }
 
 // Figures are the medians of a path's slices before anything was flipped. What was not measured is 0.
@@ -48,6 +50,15 @@ type Figures struct {
 	Sent     float64 // such datagrams
 	MTU      int     // largest IP packet that arrives, bytes
 	SentMTU  int     // of the interface that it leaves by
+	MSS      int     // of that stream, bytes
+	Flows    []Flow  // UDP from several source ports, which paths of equal cost are chosen by
+}
+
+// Flow is what one source port found out.
+type Flow struct {
+	Port    int
+	Largest int     // IP packet that arrives, bytes; 0 when none did
+	RTT     float64 // of its fastest packet, µs; 0 when none was answered
 }
 
 // Flip is what changes a setting at one end. It is a change with the one that takes it back, or a switch whose On flips.
@@ -69,6 +80,12 @@ func (f Flip) Command() string {
 		return "ip link set dev " + c.Interface + " mtu " + itoa(c.MTU)
 	case c.Setting == "":
 		return "ethtool -K " + c.Interface + " " + c.Feature + " " + onOff(c.On)
+	case c.Setting == agent.RxRing:
+		return "ethtool -G " + c.Interface + " rx " + c.Value
+	case c.Setting == agent.Pauses && c.Value == "off":
+		return "ethtool -A " + c.Interface + " autoneg off rx off tx off"
+	case c.Setting == agent.UDPHash4 && c.Value == agent.HashPorts:
+		return "ethtool -N " + c.Interface + " rx-flow-hash udp4 sdfn"
 	default:
 		return c.String()
 	}
@@ -101,7 +118,10 @@ func (c Cause) Commands() (all []string) {
 // Propose returns what may be the matter, at most Most, the likeliest first.
 func Propose(e Evidence) []Cause {
 	var all []Cause
-	for _, rule := range []func(Evidence) []Cause{hole, offloadsOff, receiveOffloadOff, slowChecksum, rateLimits, rules, bridgeNetfilter, hashOfTunnels, losses} {
+	for _, rule := range []func(Evidence) []Cause{
+		hole, offloadsOff, receiveOffloadOff, slowChecksum, rateLimits, rules, bridgeNetfilter, hashOfTunnels, losses,
+		rings, pauses, smallSegments, slowPaths, tracking, governors, steal,
+	} {
 		all = append(all, rule(e)...)
 	}
 	slices.SortStableFunc(all, func(a, b Cause) int { return cmp.Compare(b.Likelihood, a.Likelihood) })
@@ -153,6 +173,11 @@ func (e End) devices() (all []*facts.Interface) {
 		}
 	}
 	return all
+}
+
+// HasQueues says whether an adapter of the path has several receive queues.
+func (e End) HasQueues() bool {
+	return slices.ContainsFunc(e.devices(), func(i *facts.Interface) bool { return i.Kind == "" && queuesOf(i) > 1 })
 }
 
 // isBridged says whether the path goes over a bridge at the end.

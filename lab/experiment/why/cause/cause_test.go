@@ -48,6 +48,27 @@ func off(names ...string) func(*facts.Interface) {
 	}
 }
 
+func (e Evidence) load(role string, l Load) {
+	end := e.Ends[role]
+	end.Load = l
+	e.Ends[role] = end
+}
+
+// flows are 16 with that round trip, but for some.
+func flows(rtt float64, others map[int]float64) (all []Flow) {
+	for i := range 16 {
+		f := Flow{Port: 20000 + i, Largest: 1450, RTT: rtt}
+		if other, ok := others[i]; ok {
+			f.RTT = other
+			if other == 0 {
+				f.Largest = 0
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
 func (e Evidence) kernel(role string, k agent.Evidence) {
 	end := e.Ends[role]
 	end.Kernel = k
@@ -103,10 +124,49 @@ func TestPropose(t *testing.T) {
 		}, nil, ""},
 		"one queue for tunnels": {func(e *Evidence) {
 			e.change(Server, "eth0", func(i *facts.Interface) { i.Channels, i.Hash4 = &facts.Channels{Combined: 4, CombinedMax: 4}, "sd" })
-		}, []string{"rss server:eth0"}, "server: eth0:udp4-hash=ports"},
+		}, []string{"rss server:eth0"}, "server: ethtool -N eth0 rx-flow-hash udp4 sdfn"},
 		"ports hashed": {func(e *Evidence) {
 			e.change(Server, "eth0", func(i *facts.Interface) { i.Channels, i.Hash4 = &facts.Channels{Combined: 4, CombinedMax: 4}, "sdfn" })
 		}, nil, ""},
+		"hash unknown, one core": {func(e *Evidence) {
+			e.change(Server, "eth0", func(i *facts.Interface) { i.Channels = &facts.Channels{Combined: 2, CombinedMax: 4} })
+			e.load(Server, Load{Cores: []int64{99_000, 900}})
+		}, []string{"rss server:eth0"}, "server: echo MASK"},
+		"hash unknown, two cores": {func(e *Evidence) {
+			e.change(Server, "eth0", func(i *facts.Interface) { i.Channels = &facts.Channels{Combined: 2, CombinedMax: 4} })
+			e.load(Server, Load{Cores: []int64{60_000, 40_000}})
+		}, nil, ""},
+		"ring": {func(e *Evidence) {
+			e.change(Server, "eth0", func(i *facts.Interface) { i.Ring = &facts.Ring{Rx: 256, RxMax: 4096} })
+			e.load(Server, Load{NoRoom: map[string]int64{"eth0": 500, "eth9": 1000}})
+		}, []string{"ring server:eth0"}, "server: ethtool -G eth0 rx 4096"},
+		"largest ring": {func(e *Evidence) {
+			e.change(Server, "eth0", func(i *facts.Interface) { i.Ring = &facts.Ring{Rx: 4096, RxMax: 4096} })
+			e.load(Server, Load{NoRoom: map[string]int64{"eth0": 500}})
+		}, []string{"ring server:eth0"}, "server: ethtool -L eth0"},
+		"some without room": {func(e *Evidence) { e.load(Server, Load{NoRoom: map[string]int64{"eth0": 3}}) }, nil, ""},
+		"pause": {func(e *Evidence) {
+			e.change(Client, "eth0", func(i *facts.Interface) { i.Pause = &facts.Pause{Autoneg: true, Rx: true} })
+			e.load(Client, Load{Pauses: map[string]int64{"eth0": 12}})
+		}, []string{"pause client:eth0"}, "client: ethtool -A eth0 autoneg off rx off tx off"},
+		"pause of the other end": {func(e *Evidence) { e.load(Client, Load{Pauses: map[string]int64{"eth0": 12}}) }, []string{"pause client:eth0"}, "client: ethtool -a eth0"},
+		"small MSS":              {func(e *Evidence) { e.Overlay.MSS = 536 }, []string{"mss overlay"}, "both: ip route get"},
+		"MSS of the MTU":         {func(e *Evidence) { e.Overlay.MSS = 1450 - 52 }, nil, ""},
+		"slow path":              {func(e *Evidence) { e.Overlay.Flows = flows(100, map[int]float64{3: 900, 7: 950}) }, []string{"path overlay"}, "client: traceroute -U --sport=20003 -p 5300"},
+		"silent path":            {func(e *Evidence) { e.Overlay.Flows = flows(100, map[int]float64{5: 0}) }, []string{"path overlay"}, "client: traceroute -U --sport=20005"},
+		"paths alike":            {func(e *Evidence) { e.Overlay.Flows = flows(100, map[int]float64{5: 190, 6: 80}) }, nil, ""},
+		"conntrack":              {func(e *Evidence) { e.kernel(Server, agent.Evidence{Tracked: 3}) }, []string{"conntrack server"}, "server: nft 'table inet selvage_lab_why"},
+		"governor": {func(e *Evidence) {
+			end := e.Ends[Client]
+			end.Facts.Machine.CPU.Governors = map[string]int{"powersave": 4}
+			e.Ends[Client] = end
+		}, []string{"governor client"}, "client: for f in /sys/devices/system/cpu"},
+		"governors": {func(e *Evidence) {
+			end := e.Ends[Client]
+			end.Facts.Machine.CPU.Governors = map[string]int{"powersave": 4, "performance": 4}
+			e.Ends[Client] = end
+		}, []string{"governor client"}, "client: cpupower frequency-set -g performance"},
+		"steal":                {func(e *Evidence) { e.load(Server, Load{Steal: 0.2}) }, []string{"steal server"}, "server: mpstat 1"},
 		"loss":                 {func(e *Evidence) { e.Overlay.LossPPM = 100 }, []string{"loss overlay"}, "both: selvage doctor"},
 		"one datagram lost":    {func(e *Evidence) { e.Overlay.LossPPM = 10 }, nil, ""},
 		"loss of the path too": {func(e *Evidence) { e.Overlay.LossPPM, e.Plain.LossPPM = 100, 80 }, nil, ""},

@@ -19,6 +19,10 @@ func Settings() []Setting {
 		{"qdisc", "rate limits (TBF) of the interfaces on the path"},
 		{"netfilter", "rules of nftables, which the measured packets pass by"},
 		{"bridge-netfilter", "the sysctls net.bridge.bridge-nf-call-*"},
+		{"conntrack", "rules of nftables, by which netfilter does not track the measured packets"},
+		{"ring", "receive rings that overflow"},
+		{"pause", "flow control of links on which it stopped an end"},
+		{"governor", "the governor of CPU frequencies"},
 	}
 }
 
@@ -60,6 +64,9 @@ func hole(e Evidence) []Cause {
 		Setting: "mtu", Object: "overlay", Likelihood: 0.95,
 		Why: fmt.Sprintf("packets of at most %d bytes arrive, and the interface that they leave by has an MTU of %d", o.MTU, o.SentMTU),
 	}
+	if n := o.with(o.MTU); n < len(o.Flows) {
+		c.Why += fmt.Sprintf("; so it is from %d of %d source ports: one of several paths", n, len(o.Flows))
+	}
 	for _, role := range e.roles() {
 		end := e.Ends[role]
 		if i, ok := end.Facts.Interface(end.Device); ok && i.MTU > o.MTU {
@@ -67,6 +74,16 @@ func hole(e Evidence) []Cause {
 		}
 	}
 	return []Cause{c}
+}
+
+// with is how many flows have a largest packet of that size.
+func (f Figures) with(largest int) (n int) {
+	for _, flow := range f.Flows {
+		if flow.Largest == largest {
+			n++
+		}
+	}
+	return n
 }
 
 // sendOffloads are on wherever a device has them, unless somebody turned them off.
@@ -236,23 +253,39 @@ func bridgeNetfilter(e Evidence) (all []Cause) {
 	return all
 }
 
+// SeveralStreams are those that are to spread over queues.
+const SeveralStreams = 8
+
 // hashOfTunnels is an adapter of the receiver with several queues that hashes addresses alone, which tunnels between two
 // hosts do not vary.
 func hashOfTunnels(e Evidence) (all []Cause) {
 	for _, i := range e.Ends[Server].devices() {
-		if i.Channels == nil || i.Hash4 == "" || strings.ContainsAny(i.Hash4, "fn") {
+		if queuesOf(i) < 2 {
 			continue
 		}
-		if queues, _ := i.Channels.Receive(); queues < 2 {
-			continue
+		c := Cause{Setting: "rss", Object: Server + ":" + i.Name, Likelihood: 0.35}
+		share, one := e.Ends[Server].Load.oneCore()
+		counted := ""
+		if one {
+			c.Likelihood, counted = 0.75, fmt.Sprintf("one core took in %.0f %% of the packets of %d streams", 100*share, SeveralStreams)
 		}
-		all = append(all, Cause{
-			Setting: "rss", Object: Server + ":" + i.Name, Likelihood: 0.35, Why: i.Name + " hashes addresses of UDP packets, so that one core receives all tunnels of two hosts",
-			Flips: []Flip{{
+		switch {
+		case i.Hash4 != "" && !strings.ContainsAny(i.Hash4, "fn"):
+			c.Why = i.Name + " hashes addresses of UDP packets, so that one core receives all tunnels of two hosts"
+			if counted != "" {
+				c.Why += ": " + counted
+			}
+			c.Flips = []Flip{{
 				Role: Server, Change: agent.Change{Interface: i.Name, Setting: agent.UDPHash4, Value: agent.HashPorts},
 				Back: agent.Change{Interface: i.Name, Setting: agent.UDPHash4, Value: agent.HashAddresses},
-			}},
-		})
+			}}
+		case i.Hash4 == "" && one && i.Kind == "":
+			c.Why = fmt.Sprintf("%s, which has %d receive queues, does not tell what it hashes, and %s", i.Name, queuesOf(i), counted)
+			c.Advice = fmt.Sprintf("%s: echo MASK >/sys/class/net/%s/queues/rx-0/rps_cpus, so that the kernel spreads them over the cores of MASK", Server, i.Name)
+		default:
+			continue
+		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -260,15 +293,23 @@ func hashOfTunnels(e Evidence) (all []Cause) {
 // leastLost is fewer than a working path loses of so many datagrams by chance.
 const leastLost = 4
 
+// Loses says whether a path loses more datagrams than a working one.
+func Loses(f Figures) bool { return f.LossPPM*f.Sent/1e6 >= leastLost }
+
 // losses are datagrams that the overlay loses and the plain path does not.
 func losses(e Evidence) []Cause {
-	lost := e.Overlay.LossPPM * e.Overlay.Sent / 1e6
-	if lost < leastLost || e.Plain != nil && e.Overlay.LossPPM < 3*e.Plain.LossPPM {
+	if !Loses(e.Overlay) || e.Plain != nil && e.Overlay.LossPPM < 3*e.Plain.LossPPM {
 		return nil
+	}
+	var counted string
+	for _, role := range e.roles() {
+		if most := e.Ends[role].Load.most(); most != "" {
+			counted += fmt.Sprintf("; the %s counted %s", role, most)
+		}
 	}
 	return []Cause{{
 		Setting: lossSetting, Object: "overlay", Likelihood: 0.85,
-		Why:    fmt.Sprintf("%.0f of %.0f datagrams were lost, %.3g in a million", lost, e.Overlay.Sent, e.Overlay.LossPPM),
+		Why:    fmt.Sprintf("%.0f of %.0f datagrams were lost, %.3g in a million%s", e.Overlay.LossPPM*e.Overlay.Sent/1e6, e.Overlay.Sent, e.Overlay.LossPPM, counted),
 		Advice: "both: selvage doctor, for drops by adapter, ring and queue; ethtool -S on the underlay, for errors on the wire",
 	}}
 }
