@@ -271,20 +271,20 @@ func TestIMIX(t *testing.T) {
 
 func TestStreamCheck(t *testing.T) {
 	for want, s := range map[string]Stream{
-		"frames of 63 bytes are not within 64":                    {Frame: 63},
-		"frames of 83 bytes are not within 84 … 3396: headers of": {Frame: 83, Family: 6},
-		"frames of 9000 bytes":                                    {Frame: 9000},
-		"IP version 5":                                            {Frame: 64, Family: 5},
-		"-1 flows of a stream":                                    {Frame: 64, Flows: -1},
-		"16777217 flows":                                          {Frame: 64, Flows: MaxFlows + 1},
-		"65537 flows are more than 2 sources, 2":                  {Frame: 64, Flows: 65537, Sources: 2, Destinations: 2},
-		"70000 sources do not fit into 198.18.0.0/16":             {Frame: 64, Sources: 70000},
-		"network 2001:2::/64 of the sources is not one of IPv4":   {Frame: 64, From: netip.MustParsePrefix("2001:2::/64")},
-		"network 198.19.0.1/16 of the destinations":               {Frame: 64, To: netip.MustParsePrefix("198.19.0.1/16")},
-		"cannot be a mix":                                         {Frame: 64, IMIX: []Share{{64, 1}}},
-		"weight 0 of 64 bytes":                                    {IMIX: []Share{{64, 0}}},
-		"the weights of a mix add up to 70":                       {IMIX: []Share{{64, 63}, {128, 7}}},
-		"9 sizes in a mix":                                        {IMIX: slices.Repeat([]Share{{64, 1}}, 9)},
+		"frames of 63 bytes are not within 64":                     {Frame: 63},
+		"frames of 83 bytes are not within 84 … 16384: headers of": {Frame: 83, Family: 6},
+		"frames of 16385 bytes":                                    {Frame: 16385},
+		"IP version 5":                                             {Frame: 64, Family: 5},
+		"-1 flows of a stream":                                     {Frame: 64, Flows: -1},
+		"16777217 flows":                                           {Frame: 64, Flows: MaxFlows + 1},
+		"65537 flows are more than 2 sources, 2":                   {Frame: 64, Flows: 65537, Sources: 2, Destinations: 2},
+		"70000 sources do not fit into 198.18.0.0/16":              {Frame: 64, Sources: 70000},
+		"network 2001:2::/64 of the sources is not one of IPv4":    {Frame: 64, From: netip.MustParsePrefix("2001:2::/64")},
+		"network 198.19.0.1/16 of the destinations":                {Frame: 64, To: netip.MustParsePrefix("198.19.0.1/16")},
+		"cannot be a mix":                                          {Frame: 64, IMIX: []Share{{64, 1}}},
+		"weight 0 of 64 bytes":                                     {IMIX: []Share{{64, 0}}},
+		"the weights of a mix add up to 70":                        {IMIX: []Share{{64, 63}, {128, 7}}},
+		"9 sizes in a mix":                                         {IMIX: slices.Repeat([]Share{{64, 1}}, 9)},
 	} {
 		if err := s.Check(); err == nil || !bytes.Contains([]byte(err.Error()), []byte(want)) {
 			t.Errorf("%+v: %v, want an error with %q", s, err, want)

@@ -437,3 +437,67 @@ func TestCeiling(t *testing.T) {
 		}
 	}
 }
+
+// Frames that are larger than a page come in their sizes, over two links in turns of flows, timed and counted as all others,
+// by several cores too; a rate is kept, and what a link refuses is no loss.
+func TestLarge(t *testing.T) {
+	const frame = 9018
+	b := newTestbed(t, 2)
+	for i := range b.in {
+		for _, end := range []struct {
+			host *topo.Host
+			name string
+		}{{b.gen, "a"}, {b.sink, "b"}} {
+			if _, err := end.host.Output(t.Context(), "ip", "link", "set", fmt.Sprintf("%s%d", end.name, i), "mtu", "9100"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sink := b.newSink(t, SinkOptions{Flows: 10, Latency: true})
+	for name, stream := range map[string]Stream{
+		"one size": {Frame: frame, Flows: 10}, "IPv6": {Frame: frame, Flows: 10, Family: 6},
+		"a mix": {IMIX: []Share{{64, 1}, {frame, 1}}, Flows: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sender := b.sender(t, stream)
+			for _, load := range []Load{{Frames: 1001}, {Frames: 1000, Rate: 20_000, CatchUp: time.Minute}} {
+				sent, got := whole(t, sender, sink, load)
+				if sent.Offered != load.Frames || sent.Frames != load.Frames || sent.Unsent != 0 || sent.Duration <= 0 || sent.Busy <= 0 {
+					t.Errorf("%+v: sent %+v", load, sent)
+				}
+				if got.Frames != sent.Frames || got.Bytes != sent.Bytes || got.Longest != frame-FCS || got.Gaps+got.Reordered+got.Duplicated+got.Unknown != 0 {
+					t.Errorf("%+v: received %+v of %+v", load, got, sent)
+				}
+				if got.Latency.Count != got.Frames || len(sent.PortFrames) != 2 || sent.PortFrames[0]+sent.PortFrames[1] != load.Frames || sent.PortFrames[1] < 500 {
+					t.Errorf("%+v: %d frames timed, by port %v", load, got.Latency.Count, sent.PortFrames)
+				}
+				if load.Rate > 0 && (sent.RateError > 1e-3 || sent.Duration < 49*time.Millisecond) {
+					t.Errorf("%+v: took %s, rate error %g", load, sent.Duration, sent.RateError)
+				}
+			}
+		})
+	}
+	t.Run("cores", func(t *testing.T) {
+		cores, err := NewCores(b.gen.Namespace, b.out, Stream{Frame: frame, Flows: 10, Sources: 10, Destinations: 1}, []int{0, runtime.NumCPU() - 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cores.Close()
+		if err := sink.Reset(cores.Next()); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := cores.Run(t.Context(), Load{Frames: 2000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := settled(t.Context(), sink, sent)
+		if err != nil || sent.Frames+sent.Overrun != 2000 || got.Lost(sent) != 0 || got.Gaps > sent.Overrun {
+			t.Errorf("received %+v of %+v, %v", got, sent, err)
+		}
+	})
+	t.Run("MTU", func(t *testing.T) {
+		if _, err := NewSender(b.gen.Namespace, b.out, Stream{Frame: frame + 200}, Anywhere); err == nil || !strings.Contains(err.Error(), "whose MTU is 9100: it needs 9200") {
+			t.Error(err)
+		}
+	})
+}

@@ -24,6 +24,8 @@ type Sender struct {
 	interfaces []genInterface
 	objects    senderObjects
 	attachment *attachment
+	large      bool // frames do not fit into a page
+	sockets    packetSockets
 	links      []link.Link
 
 	mu   sync.Mutex
@@ -50,7 +52,8 @@ func (o *senderObjects) closers() []interface{ Close() error } {
 // (a name of ip-netns(8), or "" for the caller's own). core is the CPU that it
 // runs on, or Anywhere. Each port's other side has to take redirected frames: a
 // veth does where its peer has GRO on or an XDP program. Nobody else may redirect
-// frames to the ports, or those that are refused are taken for the Sender's.
+// frames to the ports, or those that are refused are taken for the Sender's. Frames
+// that are larger than a page (IsLarge) go by packet sockets instead.
 func NewSender(namespace string, ports []Port, stream Stream, core int) (*Sender, error) {
 	if err := stream.Check(); err != nil {
 		return nil, err
@@ -83,7 +86,9 @@ func (s *Sender) checkPorts(ports []Port) error {
 			return errors.New("the tunnels or tags of a generator's ports differ in the places of their headers: use a generator for each")
 		}
 		if n := s.stream.portLen(s.stream.largest(), p) + FCS; n > MaxFrame {
-			return fmt.Errorf("frames of %d bytes, tunnel and tag included, are larger than %d, which is what the generator's buffers hold", n, MaxFrame)
+			return fmt.Errorf("frames of %d bytes, tunnel and tag included, are larger than %d, the most that the generator makes", n, MaxFrame)
+		} else if IsLarge(n) {
+			s.large = true
 		}
 		if p.VLAN > mostVLAN {
 			return fmt.Errorf("VLAN %d of port %d is not within 1 … %d", p.VLAN, p.Ifindex, mostVLAN)
@@ -150,6 +155,11 @@ func (s *Sender) connect(ports []Port) error {
 		}
 		if n, header := len(s.first), 14+p.tagLen(); n > dev.MTU+header {
 			return fmt.Errorf("frames of %d bytes without FCS do not leave by %s, whose MTU is %d: it needs %d", n, dev.Name, dev.MTU, n-header)
+		}
+		if s.large {
+			if err := s.sockets.open(p.Ifindex); err != nil {
+				return err
+			}
 		}
 		if err := s.objects.Ports.Put(uint32(i), uint32(p.Ifindex)); err != nil {
 			return fmt.Errorf("redirect to interface %s: %w", dev.Name, err)
@@ -240,6 +250,9 @@ func (s *Sender) loop(ctx context.Context, load Load, r *genRun) (used time.Dura
 		after, failed := busy()
 		used, err = after-before, errors.Join(err, failed)
 	}()
+	if s.large {
+		return 0, s.loopLarge(ctx, r)
+	}
 	options := &ebpf.RunOptions{Data: s.first, Repeat: leastCalls, Flags: liveFrames, BatchSize: uint32(load.Batch)}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -280,10 +293,10 @@ func (s *Sender) skip() {
 func (s *Sender) overrun() (uint64, error) {
 	var unredirected uint64
 	if err := s.objects.Unredirected.Get(&unredirected); err != nil || s.part {
-		return unredirected, err
+		return unredirected + s.sockets.refused, err
 	}
 	refused, err := s.refused()
-	return unredirected + refused, err
+	return unredirected + s.sockets.refused + refused, err
 }
 
 // refused is how many frames the interfaces refused since then, whoever they are of.
@@ -332,6 +345,7 @@ func (s *Sender) Close() error {
 	if s.attachment != nil {
 		errs = append(errs, s.attachment.Close())
 	}
+	s.sockets.close()
 	for _, l := range s.links {
 		errs = append(errs, l.Close())
 	}

@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// MaxFrame is the largest frame in bytes with FCS, tunnel included: what a page
-	// has room for beside what the kernel needs of it.
-	MaxFrame = 3396
+	// MaxFrame is the largest frame in bytes with FCS, tunnel included: more than adapters send.
+	MaxFrame = 16384
+	// pageFrame is the largest one that a page has room for, beside what the kernel needs of it.
+	pageFrame = 3396
 	// MaxFlows is what the mark in a frame can number.
 	MaxFlows = 1 << 24
 

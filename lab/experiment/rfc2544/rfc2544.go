@@ -185,7 +185,7 @@ func largestWords(largest int) string {
 	if largest == transit.MTUFrame {
 		return "of Ethernet"
 	}
-	return "that the generator's buffers, of one page each, hold"
+	return "that the generator makes"
 }
 
 func (c *Command) checkDirections() error {

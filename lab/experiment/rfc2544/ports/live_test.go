@@ -106,6 +106,17 @@ func (w *world) command(l2 bool, family int) *Command {
 	return c
 }
 
+// mtu gives all interfaces of the world one.
+func (w *world) mtu(t *testing.T, bytes int) {
+	t.Helper()
+	for _, h := range []*topo.Host{w.device, w.tester} {
+		links, err := h.Output(t.Context(), "sh", "-c", fmt.Sprintf("for i in /proc/sys/net/ipv4/conf/*/; do i=$(basename $i); case $i in all|default|lo) ;; *) ip link set dev $i mtu %d || exit 1; esac; done", bytes))
+		if err != nil {
+			t.Fatalf("%v: %s", err, links)
+		}
+	}
+}
+
 func prefixes(texts ...string) (all []netip.Prefix) {
 	for _, text := range texts {
 		all = append(all, netip.MustParsePrefix(text))
@@ -173,15 +184,21 @@ func TestRun(t *testing.T) {
 		l2     bool
 		family int
 		change func(*Command)
+		frame  int // 0 is that of short
 	}{
-		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true; c.watchBox(t) }}, {"router IPv6", false, 6, func(c *Command) { c.Both = true }},
-		{"bridge", true, 4, func(c *Command) { c.VLAN, c.Genome = 7, "aab" }}, {"bridge generic", true, 6, func(c *Command) { c.XDP, c.Both = gen.Generic, true }},
+		{"router IPv4", false, 4, func(c *Command) { c.Reverse = true; c.watchBox(t) }, 0}, {"router IPv6", false, 6, func(c *Command) { c.Both = true }, 0},
+		{"bridge", true, 4, func(c *Command) { c.VLAN, c.Genome = 7, "aab" }, 0}, {"bridge generic", true, 6, func(c *Command) { c.XDP, c.Both = gen.Generic, true }, 0},
+		{"router of large frames", false, 4, func(*Command) {}, 9018}, {"bridge of large frames that come back", true, 6, func(c *Command) { c.Both, c.VLAN = true, 7 }, 9018},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.l2)
 			command := w.command(c.l2, c.family)
 			c.change(command)
 			trials := short(c.family)
+			if c.frame > 0 {
+				trials.Sizes = []int{c.frame}
+				w.mtu(t, c.frame-14-gen.FCS)
+			}
 			trials.Mixes = command.Mixes(nil)
 			if err := command.Check(trials); err != nil {
 				t.Fatal(err)
@@ -191,7 +208,7 @@ func TestRun(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, &log)
 			}
-			want := 1
+			want := 1 // sample
 			if command.Reverse || command.Both || command.Genome != "" {
 				want = 2
 			}

@@ -50,7 +50,7 @@ type Command struct {
 	Gateway   []netip.Addr   `group:"Ports" placeholder:"ADDR" help:"The device's addresses on these networks, one for each port."`
 	TxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"Network of the hosts at the side of --tx. By default that of --tx-address; another one has to be routed to that address by the device."`
 	RxNet     netip.Prefix   `group:"Ports" placeholder:"CIDR" help:"The same for --rx."`
-	Genome    string         `name:"genome" group:"Ports" placeholder:"LETTERS" help:"Add a mix of sizes in this order, as an IMIX Genome (RFC 6985): a is 64 bytes, b 128, c 256, d 512, e 1024, f 1280, g 1518, h 2112."`
+	Genome    string         `name:"genome" group:"Ports" placeholder:"LETTERS" help:"Add a mix of sizes in this order, as an IMIX Genome (RFC 6985): a is 64 bytes, b 128, c 256, d 512, e 1024, f 1280, g 1518, h 2112, i 9000, j 16000."`
 	VLAN      uint16         `name:"vlan" group:"Ports" placeholder:"ID" help:"Tag of all frames, 4 bytes more than their size."`
 	Encap     Encap          `group:"Ports" placeholder:"ENCAP:VNI@TEP" help:"The device's side at --tx is an overlay: frames leave --tx in a tunnel from --tx-address to the device's TEP, vxlan:100@192.0.2.1, geneve:100@… or nvgre:100@…, from hosts of --tx-net."`
 	EncapMAC  string         `name:"encap-mac" group:"Ports" placeholder:"MAC" help:"The device's MAC address inside the tunnel."`

@@ -160,7 +160,7 @@ func (m *sample) selfTest(ctx context.Context) error {
 		return err
 	}
 	if p.Sent.Frames == 0 {
-		return fmt.Errorf("no frame of %d left: the driver takes none from XDP", p.Sent.Offered)
+		return fmt.Errorf("no frame of %d left: the driver takes none from XDP, or its MTU is too small", p.Sent.Offered)
 	}
 	spent := after.Since(before)
 	m.out.CPU = spent.Cores
