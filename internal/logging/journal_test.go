@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -133,7 +134,22 @@ func TestJournalThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := listen(t, path)
-	go l.Info("the journal is there again")
+	done := make(chan struct{})
+	var saying sync.WaitGroup
+	defer saying.Wait()
+	defer close(done)
+	saying.Go(func() { // again, as the queue may be full until the writer sees that the first one went
+		for again := time.NewTicker(10 * time.Millisecond); ; {
+			l.Info("the journal is there again")
+			l.Levels.parts[General].left = burst
+			select {
+			case <-done:
+				again.Stop()
+				return
+			case <-again.C:
+			}
+		}
+	})
 	for range lines { // some that waited come first
 		if strings.Contains(read(t, second)["MESSAGE"], "there again") {
 			return
