@@ -16,9 +16,9 @@ type packetSockets struct {
 	refused uint64 // frames that an interface did not take, since the sender was made
 }
 
-// IsLarge says whether frames of that length, with FCS and with what a tunnel and a tag add, are handed over by packet
+// isLarge says whether frames of that length, with FCS and with what a tunnel and a tag add, are handed over by packet
 // sockets, which are slower.
-func IsLarge(frame int) bool { return frame > pageFrame }
+func isLarge(frame int) bool { return frame > pageFrame }
 
 // socketBuffer is the bytes on their way that a socket may have: a ring of large frames.
 const socketBuffer = 16 << 20

@@ -53,7 +53,7 @@ func (o *senderObjects) closers() []interface{ Close() error } {
 // runs on, or Anywhere. Each port's other side has to take redirected frames: a
 // veth does where its peer has GRO on or an XDP program. Nobody else may redirect
 // frames to the ports, or those that are refused are taken for the Sender's. Frames
-// that are larger than a page (IsLarge) go by packet sockets instead.
+// that are larger than a page go by packet sockets instead.
 func NewSender(namespace string, ports []Port, stream Stream, core int) (*Sender, error) {
 	if err := stream.Check(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (s *Sender) checkPorts(ports []Port) error {
 		}
 		if n := s.stream.portLen(s.stream.largest(), p) + FCS; n > MaxFrame {
 			return fmt.Errorf("frames of %d bytes, tunnel and tag included, are larger than %d, the most that the generator makes", n, MaxFrame)
-		} else if IsLarge(n) {
+		} else if isLarge(n) {
 			s.large = true
 		}
 		if p.VLAN > mostVLAN {
