@@ -22,7 +22,7 @@ var pageTemplate string
 
 func metrics() []stats.Metric {
 	return []stats.Metric{
-		{Name: measure.TCPThroughput, Case: caseTCP, Unit: "Gbit/s", Title: "TCP throughput, one stream", Higher: true},
+		{Name: measure.TCPThroughput, Case: caseTCP, Unit: "Gbit/s", Title: "TCP throughput", Higher: true},
 		{Name: measure.RRP50, Case: caseRR, Unit: "µs", Title: "TCP round trip p50, 1 B"},
 	}
 }
