@@ -94,6 +94,9 @@ func (s *SizeProbe) Run() error {
 	}
 	for range rttProbes {
 		for _, f := range flows {
+			if f.passes == 0 { // nobody answers, and waiting for that once is enough
+				continue
+			}
 			f.trying, f.arrived, f.timed = min(s.Least, s.Most), false, true
 			f.number++
 		}
