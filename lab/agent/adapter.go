@@ -152,6 +152,10 @@ func readSetting(a adapter, iface, setting string) (s Setting, err error) {
 		if setting == AdaptiveRx {
 			s.Value = onOff(c.UseAdaptiveRxCoalesce != 0)
 		}
+	case Pauses:
+		var p ethtool.Pause
+		p, err = a.Pause(iface)
+		s.Value = PauseValue(p.Autoneg != 0, p.RxPause != 0, p.TxPause != 0)
 	case UDPHash4, UDPHash6:
 		var fields uint64
 		fields, err = a.RSSFields(iface, flowOf(setting))
@@ -165,11 +169,6 @@ func readSetting(a adapter, iface, setting string) (s Setting, err error) {
 				err = fmt.Errorf("it hashes other fields (%#x)", fields)
 			}
 		}
-	}
-	if setting == Pauses {
-		var p ethtool.Pause
-		p, err = a.Pause(iface)
-		s.Value = PauseValue(p.Autoneg != 0, p.RxPause != 0, p.TxPause != 0)
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = errors.New("the driver has no such setting")

@@ -217,8 +217,8 @@ func (l looker) probe(ctx context.Context, f *cause.Figures) (local netip.Addr, 
 	if err != nil || len(size.Flows) == 0 {
 		return local, err
 	}
+	f.Flows = size.Flows
 	for _, flow := range size.Flows {
-		f.Flows = append(f.Flows, cause.Flow{Port: flow.Port, Largest: flow.Largest, RTT: flow.RTT})
 		if flow.Largest > 0 && (f.MTU == 0 || flow.Largest < f.MTU) {
 			f.MTU = flow.Largest
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/measure"
 )
 
 // Most is how many causes are proposed: each costs a run.
@@ -44,21 +45,14 @@ type End struct {
 
 // Figures are the medians of a path's slices before anything was flipped. What was not measured is 0.
 type Figures struct {
-	Gbits    float64 // TCP, one stream, of its payload
-	RRMicros float64 // median of a round trip
-	LossPPM  float64 // UDP datagrams that did not arrive, in millionths
-	Sent     float64 // such datagrams
-	MTU      int     // largest IP packet that arrives, bytes
-	SentMTU  int     // of the interface that it leaves by
-	MSS      int     // of that stream, bytes
-	Flows    []Flow  // UDP from several source ports, which paths of equal cost are chosen by
-}
-
-// Flow is what one source port found out.
-type Flow struct {
-	Port    int
-	Largest int     // IP packet that arrives, bytes; 0 when none did
-	RTT     float64 // of its fastest packet, µs; 0 when none was answered
+	Gbits    float64            // TCP, one stream, of its payload
+	RRMicros float64            // median of a round trip
+	LossPPM  float64            // UDP datagrams that did not arrive, in millionths
+	Sent     float64            // such datagrams
+	MTU      int                // largest IP packet that arrives, bytes
+	SentMTU  int                // of the interface that it leaves by
+	MSS      int                // of that stream, bytes
+	Flows    []measure.FlowSize // UDP from several source ports, which paths of equal cost are chosen by
 }
 
 // Flip is what changes a setting at one end. It is a change with the one that takes it back, or a switch whose On flips.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/measure"
 )
 
 // end is a host whose path leaves by vx0 on eth0, with all offloads.
@@ -55,9 +56,9 @@ func (e Evidence) load(role string, l Load) {
 }
 
 // flows are 16 with that round trip, but for some.
-func flows(rtt float64, others map[int]float64) (all []Flow) {
+func flows(rtt float64, others map[int]float64) (all []measure.FlowSize) {
 	for i := range 16 {
-		f := Flow{Port: 20000 + i, Largest: 1450, RTT: rtt}
+		f := measure.FlowSize{Port: 20000 + i, Largest: 1450, RTT: rtt}
 		if other, ok := others[i]; ok {
 			f.RTT = other
 			if other == 0 {
