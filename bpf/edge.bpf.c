@@ -81,7 +81,7 @@ static __always_inline void hit(CTX *ctx, struct pkt *p, struct flow *f)
 }
 
 /* Conntrack and NAT see a packet whose decision is cached, and the flow takes over the result. */
-static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f, __u64 check)
+static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f)
 {
 	int why;
 
@@ -90,7 +90,7 @@ static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f, __
 	load_flow(p, f, packets_of(ctx, p), p->frame_len);
 	p->decision.slow = SLOW_FAST;
 	why = admit(ctx, p, false);
-	if (!is_flow(f, check))
+	if (!is_flow(f, p->digest))
 		return why;
 	f->decision.slow = why ? SLOW_CONNECTION : p->decision.slow;
 	/* The next packet takes a decision and a session of its own. */
@@ -104,7 +104,6 @@ static __always_inline int track_hit(CTX *ctx, struct pkt *p, struct flow *f, __
 static __always_inline int edge(CTX *ctx, struct pkt *p)
 {
 	bool tracked = false;
-	__u64 check = 0;
 	struct flow *f;
 	__u32 end;
 	int why;
@@ -117,11 +116,8 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 		return drop(ctx, p, why);
 	stamp(POINT_PARSED);
 	f = flow_find(p);
-	if (f) {
-		check = flow_check(&p->key);
-		if (!flow_take(p, f, check))
-			f = NULL;
-	}
+	if (f && !flow_take(p, f))
+		f = NULL;
 	if (f && p->inner && is_reordered(p, f))
 		return bpf_redirect(ctx->ifindex, BPF_F_INGRESS);
 	end = seq_end(p);
@@ -130,13 +126,13 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 		stamp(POINT_CACHED);
 		tracked = (with_firewall || with_nat) && needs_conntrack(p, &p->decision);
 		if (tracked)
-			why = track_hit(ctx, p, f, check);
+			why = track_hit(ctx, p, f);
 	} else {
 		why = take_slow_path(ctx, p);
 	}
 	if (!why)
 		why = replay(ctx, p);
-	if (f && !tracked && is_flow(f, check))
+	if (f && !tracked && is_flow(f, p->digest))
 		advance_seq(p, f, end);
 	if (why)
 		return drop_with_icmp(ctx, p, why);

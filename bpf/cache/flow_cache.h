@@ -6,7 +6,7 @@
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none
- * maps:  flows, flow_candidates, segments, routers, vports, those of core/limits.h
+ * maps:  flows, flow_secret, flow_candidates, segments, routers, vports, those of core/limits.h
  * stops: nothing
  */
 #pragma once
@@ -102,30 +102,54 @@ static __always_inline __be16 entropy_of(const struct flow_key *k)
 #ifndef XDP
 
 /*
- * Tells flows apart. The kernel gives an entry's memory to another flow at once when the entry
- * is replaced, evicted or deleted, although a program on another core still reads it. What is
- * copied counts if the check, read after it, is the packet's; so do writes.
+ * Tells flows apart: the NH hash of RFC 4418 5.2.2. Without the secret nobody makes a flow whose
+ * digest is another's; if one is by chance, both take decisions in turn.
  */
-static __always_inline __u64 flow_check(const struct flow_key *k)
+static __always_inline __u64 flow_digest(const struct flow_key *k)
 {
-	__u64 origin = (__u64)k->origin.w[2] << 32 | k->origin.w[3];
-	__u64 source = (__u64)k->saddr.w[2] << 32 | k->saddr.w[3];
-	__u64 destination = (__u64)k->daddr.w[2] << 32 | k->daddr.w[3];
-	__u64 rest = (__u64)k->vni << 32 | k->tags[0];
-	__u64 ports = (__u64)k->dport << 32 | (__u64)k->sport << 16 | k->proto;
+	const __u32 *w = (const __u32 *)k;
+	const struct flow_secret *s;
+	__u64 sum = 0;
+	__u32 zero = 0;
 
-	return origin * 0x9e3779b97f4a7c15ULL + source * 0xc2b2ae3d27d4eb4fULL +
-	       destination * 0xd6e8feb86659fd93ULL + rest * 0xff51afd7ed558ccdULL +
-	       ports * 0xbf58476d1ce4e5b9ULL;
+	s = bpf_map_lookup_elem(&flow_secret, &zero);
+	if (!s)
+		return 0;
+	for (__u32 i = 0; i < sizeof(*k) / sizeof(*w); i += 2)
+		sum += (__u64)(w[i] + s->words[i]) * (__u32)(w[i + 1] + s->words[i + 1]);
+	return sum;
 }
 
-static __always_inline bool is_flow(const struct flow *f, __u64 check)
+static __always_inline bool key_equal(const struct flow_key *a, const struct flow_key *b)
 {
-	return *(const volatile __u64 *)&f->check == check;
+	const __u64 *x = (const __u64 *)a, *y = (const __u64 *)b;
+	__u64 diff = 0;
+
+	for (__u32 i = 0; i < sizeof(*a) / sizeof(*x); i++)
+		diff |= x[i] ^ y[i];
+	return !diff;
+}
+
+/* The flow's entry, valid or not, or NULL. */
+static __always_inline struct flow *flow_entry(const struct pkt *p)
+{
+	struct flow *f = bpf_map_lookup_elem(&flows, &p->digest);
+
+	return f && key_equal(&f->key, &p->key) ? f : NULL;
+}
+
+/*
+ * The kernel gives an entry's memory to another flow at once when the entry is replaced, evicted
+ * or deleted, although a program on another core still reads it. What is copied counts if the
+ * digest, read after it, is the packet's; so do writes.
+ */
+static __always_inline bool is_flow(const struct flow *f, __u64 digest)
+{
+	return *(const volatile __u64 *)&f->digest == digest;
 }
 
 /* Copies the decision and the translation. False: they are another flow's. */
-static __always_inline bool flow_take(struct pkt *p, const struct flow *f, __u64 check)
+static __always_inline bool flow_take(struct pkt *p, const struct flow *f)
 {
 	struct decision *d = &p->decision;
 
@@ -133,7 +157,7 @@ static __always_inline bool flow_take(struct pkt *p, const struct flow *f, __u64
 	if (with_nat && d->flags & FLOW_NAT)
 		p->translation = f->translation;
 	barrier();
-	return is_flow(f, check);
+	return is_flow(f, p->digest);
 }
 
 /* Loads for the stateful stages what the flow has counted since the last report, less this packet. */
@@ -155,8 +179,9 @@ static __always_inline struct flow *flow_find(struct pkt *p)
 {
 	struct flow *f = NULL;
 
+	p->digest = flow_digest(&p->key);
 	if (flow_cache && !p->arp_nd) {
-		f = bpf_map_lookup_elem(&flows, &p->key);
+		f = flow_entry(p);
 		if (!f)
 			count(EVENT_MISS);
 		/* The slow path tells the sender of each expired TTL. */
@@ -174,16 +199,16 @@ static __always_inline struct flow *flow_find(struct pkt *p)
  * Whether the flow had a packet lately: it is noted for the next one. Ports at their limit share
  * the notes. What overwrites a note costs its flow another packet on the slow path.
  */
-static __always_inline bool flow_seen_before(__u64 check)
+static __always_inline bool flow_seen_before(__u64 digest)
 {
-	__u32 slot = (check >> 32) % FLOW_CANDIDATES;
+	__u32 slot = (digest >> 32) % FLOW_CANDIDATES;
 	__u32 *seen = bpf_map_lookup_elem(&flow_candidates, &slot);
 	bool again;
 
 	if (!seen)
 		return true;
-	again = *seen == (__u32)check;
-	*seen = check;
+	again = *seen == (__u32)digest;
+	*seen = digest;
 	return again;
 }
 
@@ -193,30 +218,32 @@ static __always_inline bool flow_seen_before(__u64 check)
  * inserted with its second packet. Keys are noted from half of the limit on, since that costs as
  * much as the rest of the insertion: what goes is the oldest of those that came since.
  */
-SUBPROGRAM int flow_admitted(struct pkt *p, __u64 check)
+SUBPROGRAM int flow_admitted(struct pkt *p)
 {
 	struct limits *l = p ? limits_of(p->in) : NULL;
 	struct limit_usage *u = p ? usage_of(p->in) : NULL;
-	struct limit_entry *oldest = limit_work();
+	struct limit_entry *work = limit_work();
 	bool enforced;
 	__s32 most;
 
-	if (!p || !l || !u || !oldest || !l->counts[COUNT_FLOWS])
+	if (!p || !l || !u || !work || !l->counts[COUNT_FLOWS])
 		return 1;
 	most = l->counts[COUNT_FLOWS];
 	if (u->used[COUNT_FLOWS] >= most >> 1) {
 		enforced = count_exceeded(p->in, COUNT_FLOWS);
-		if (enforced && !flow_seen_before(check)) {
+		if (enforced && !flow_seen_before(p->digest)) {
 			count(EVENT_FLOW_NOT_ADMITTED);
 			return 0;
 		}
 		/* Two, since the first may be gone, or the limit was lowered. */
 		for (int i = 0; enforced && i < 2 && u->used[COUNT_FLOWS] >= most; i++) {
-			if (take_oldest(oldest, p->in, COUNT_FLOWS) &&
-			    !bpf_map_delete_elem(&flows, oldest))
+			if (take_oldest(work, p->in, COUNT_FLOWS) &&
+			    !bpf_map_delete_elem(&flows, work))
 				count_entry(p->in, COUNT_FLOWS, -1);
 		}
-		note_key((const struct limit_entry *)&p->key, p->in, COUNT_FLOWS);
+		__builtin_memset(work, 0, sizeof(*work));
+		__builtin_memcpy(work, &p->digest, sizeof(p->digest));
+		note_key(work, p->in, COUNT_FLOWS);
 	}
 	count_entry(p->in, COUNT_FLOWS, 1);
 	return 1;
@@ -226,7 +253,8 @@ SUBPROGRAM int flow_admitted(struct pkt *p, __u64 check)
 static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct decision *d)
 {
 	struct flow fresh = {
-		.check = flow_check(&p->key),
+		.digest = p->digest,
+		.key = p->key,
 		.decision = *d,
 		.next_seq = seq_end(p),
 		.decided_ns = p->now_ns,
@@ -242,14 +270,14 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.translation = p->translation;
 	if (tracing || d->action == ACTION_RESOLVE) /* not decided yet */
 		return;
-	old = bpf_map_lookup_elem(&flows, &p->key);
+	old = flow_entry(p);
 	/* Such flows are never looked up: the key does not tell their packets apart. */
 	if (d->slow > SLOW_CONNECTION) {
 		if (old)
-			bpf_map_delete_elem(&flows, &p->key);
+			bpf_map_delete_elem(&flows, &p->digest);
 		return;
 	}
-	if (old && is_flow(old, fresh.check)) {
+	if (old && is_flow(old, p->digest)) {
 		fresh.packets += old->packets;
 		fresh.bytes += old->bytes;
 	}
@@ -257,9 +285,9 @@ static __always_inline void flow_keep(CTX *ctx, struct pkt *p, const struct deci
 		fresh.next_seq = p->next_seq;
 	fresh.reported.packets = fresh.packets;
 	fresh.reported.bytes = fresh.bytes;
-	if (!old && !flow_admitted(p, fresh.check))
+	if (!old && !flow_admitted(p))
 		return;
-	if (bpf_map_update_elem(&flows, &p->key, &fresh, BPF_ANY))
+	if (bpf_map_update_elem(&flows, &p->digest, &fresh, BPF_ANY))
 		count(EVENT_FLOW_FULL);
 }
 

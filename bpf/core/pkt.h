@@ -73,6 +73,7 @@ struct pkt {
 	struct l4_info l4_info;	   /* firewall/l4.h, with l4_parsed */
 	struct tuple translation;  /* nat/: addresses and ports after NAT, with FLOW_NAT */
 	struct counter unreported; /* flow_cache.h: what conntrack has not counted of the flow */
+	__u64 digest;		   /* flow_cache.h: of the key */
 	__u32 flow_seq;		   /* flow_cache.h: the flow's next_seq, with has_flow_seq */
 	__u32 next_seq;		   /* conntrack: TCP: end of the tracked packets of the direction */
 	__u16 previous_gateway;	   /* flow_cache.h: that of the flow's previous decision, or 0 */

@@ -151,7 +151,6 @@ type bpfCtWork struct {
 	Query    bpfRuleQuery
 	Match    bpfRuleMatch
 	Oldest   bpfLimitEntry
-	_        [4]byte
 }
 
 type bpfDecision struct {
@@ -311,7 +310,8 @@ type bpfFdbKey struct {
 
 type bpfFlow struct {
 	_           structs.HostLayout
-	Check       uint64
+	Digest      uint64
+	Key         bpfFlowKey
 	Decision    bpfDecision
 	Burst       uint8
 	Pad         uint8
@@ -361,6 +361,11 @@ type bpfFlowKey struct {
 	Daddr     bpfAddr
 	Sport     uint16
 	Dport     uint16
+}
+
+type bpfFlowSecret struct {
+	_     structs.HostLayout
+	Words [20]uint32
 }
 
 type bpfFragmentKey struct {
@@ -452,6 +457,7 @@ type bpfHostWork struct {
 	_         [4]byte
 	Neighbour bpfNeighbour
 	Noted     bpfLimitEntry
+	_         [4]byte
 	Events    bpfTokenBucket
 }
 
@@ -464,7 +470,7 @@ const (
 
 type bpfLimitEntry struct {
 	_   structs.HostLayout
-	Key [20]uint32
+	Key [11]uint32
 }
 
 type bpfLimitRing struct {
@@ -936,6 +942,7 @@ type bpfPkt struct {
 		Pad   uint32
 	}
 	Unreported      bpfCounter
+	Digest          uint64
 	FlowSeq         uint32
 	NextSeq         uint32
 	PreviousGateway uint16
@@ -1405,6 +1412,7 @@ const (
 	bpfMapEvents              = "events"
 	bpfMapFdb                 = "fdb"
 	bpfMapFlowCandidates      = "flow_candidates"
+	bpfMapFlowSecret          = "flow_secret"
 	bpfMapFlows               = "flows"
 	bpfMapFragmentWorks       = "fragment_works"
 	bpfMapFragments           = "fragments"
@@ -1574,6 +1582,7 @@ type bpfMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
@@ -1715,6 +1724,7 @@ type bpfMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
@@ -1786,6 +1796,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.FragmentWorks,
 		m.Fragments,

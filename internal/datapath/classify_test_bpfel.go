@@ -63,6 +63,7 @@ const (
 	classifyTestMapEvents            = "events"
 	classifyTestMapFdb               = "fdb"
 	classifyTestMapFlowCandidates    = "flow_candidates"
+	classifyTestMapFlowSecret        = "flow_secret"
 	classifyTestMapFlows             = "flows"
 	classifyTestMapFragments         = "fragments"
 	classifyTestMapGlobalCounters    = "global_counters"
@@ -219,6 +220,7 @@ type classifyTestMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -349,6 +351,7 @@ type classifyTestMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -420,6 +423,7 @@ func (m *classifyTestMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

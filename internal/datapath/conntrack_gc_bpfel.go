@@ -31,6 +31,7 @@ const (
 	conntrackGcMapEvents            = "events"
 	conntrackGcMapFdb               = "fdb"
 	conntrackGcMapFlowCandidates    = "flow_candidates"
+	conntrackGcMapFlowSecret        = "flow_secret"
 	conntrackGcMapFlows             = "flows"
 	conntrackGcMapFragments         = "fragments"
 	conntrackGcMapGlobalCounters    = "global_counters"
@@ -185,6 +186,7 @@ type conntrackGcMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -315,6 +317,7 @@ type conntrackGcMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -386,6 +389,7 @@ func (m *conntrackGcMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

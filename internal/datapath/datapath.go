@@ -191,6 +191,9 @@ func (d *Datapath) load() error {
 	if err := d.Monitors.clear(); err != nil {
 		return err
 	}
+	if err := d.Flows.keepSecret(); err != nil {
+		return err
+	}
 	if d.Changes.memory, err = d.numbers.maps.Segments.Mmap(); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ const (
 	devmapDropsMapEvents            = "events"
 	devmapDropsMapFdb               = "fdb"
 	devmapDropsMapFlowCandidates    = "flow_candidates"
+	devmapDropsMapFlowSecret        = "flow_secret"
 	devmapDropsMapFlows             = "flows"
 	devmapDropsMapFragments         = "fragments"
 	devmapDropsMapGlobalCounters    = "global_counters"
@@ -141,6 +142,7 @@ type devmapDropsMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -230,6 +232,7 @@ type devmapDropsMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -294,6 +297,7 @@ func (m *devmapDropsMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

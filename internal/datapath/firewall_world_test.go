@@ -58,7 +58,7 @@ func (w *world) forgetConnections(t testing.TB) {
 	removeAll[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtHalfOpen)
 	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.Limits.maps.LimitEntries)
 	removeAll[bpfFragmentKey, uint64](t, w.dp.Firewall.maps.Fragments)
-	removeAll[bpfFlowKey, bpfFlow](t, w.dp.Flows.maps.Flows)
+	removeAll[uint64, bpfFlow](t, w.dp.Flows.maps.Flows)
 	for _, id := range w.dp.numbers.names.portIDs {
 		must(t, w.dp.Limits.maps.OwnerUsages.Put(ownerIndex(id), bpfLimitUsage{}))
 	}
@@ -86,7 +86,7 @@ func (w *world) age(t testing.TB, by time.Duration) {
 
 func (w *world) ageFlows(t testing.TB, by time.Duration) {
 	t.Helper()
-	changeEach[bpfFlowKey](t, w.dp.Flows.maps.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
+	changeEach[uint64](t, w.dp.Flows.maps.Flows, func(f *bpfFlow) { f.DecidedNs -= uint64(by) })
 }
 
 func changeEach[K comparable, V any](t testing.TB, m kernel.Map, change func(*V)) {

@@ -28,7 +28,7 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		if observe {
 			want["p0"] = 200
 		}
-		each(t, w.dp.Flows.maps.Flows, func(_ bpfFlowKey, f bpfFlow) { cached[w.dp.numbers.names.ports[uint32(f.Decision.In)]]++ })
+		each(t, w.dp.Flows.maps.Flows, func(_ uint64, f bpfFlow) { cached[w.dp.numbers.names.ports[uint32(f.Decision.In)]]++ })
 		for port, n := range want {
 			if cached[port] != n {
 				t.Errorf("observe %t: %d flows of %s are cached, want %d", observe, cached[port], port, n)
@@ -49,7 +49,7 @@ func TestFlowsOfAPortStayInItsShare(t *testing.T) {
 		if refused := events["flow-not-admitted"] == 50; events["hit"] != 1 || refused == observe {
 			t.Errorf("observe %t: events %v, want 50 flows of one packet not kept at the limit, and the newest to hit", observe, events)
 		}
-		changeEach[bpfFlowKey](t, w.dp.Flows.maps.Flows, func(f *bpfFlow) { f.SeenNs -= uint64(flowIdle + time.Second) })
+		changeEach[uint64](t, w.dp.Flows.maps.Flows, func(f *bpfFlow) { f.SeenNs -= uint64(flowIdle + time.Second) })
 		w.passes(t, "alice > bob udp 53 from 2199")
 		if _, err := w.dp.Age(0); err != nil {
 			t.Fatal(err)

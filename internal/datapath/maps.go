@@ -31,6 +31,7 @@ type (
 		PathReports kernel.Map `ebpf:"path_reports"`
 	}
 	flowMaps struct {
+		FlowSecret     kernel.Map `ebpf:"flow_secret"`
 		Flows          kernel.Map `ebpf:"flows"`
 		TransitCache   kernel.Map `ebpf:"transit_cache"`
 		TransitActions kernel.Map `ebpf:"transit_actions"`

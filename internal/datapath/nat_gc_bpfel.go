@@ -28,6 +28,7 @@ const (
 	natGcMapEvents            = "events"
 	natGcMapFdb               = "fdb"
 	natGcMapFlowCandidates    = "flow_candidates"
+	natGcMapFlowSecret        = "flow_secret"
 	natGcMapFlows             = "flows"
 	natGcMapFragments         = "fragments"
 	natGcMapGlobalCounters    = "global_counters"
@@ -182,6 +183,7 @@ type natGcMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -312,6 +314,7 @@ type natGcMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -383,6 +386,7 @@ func (m *natGcMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,

@@ -146,7 +146,7 @@ func (w *world) forgetNATSessions(t testing.TB) {
 	removeAll[bpfNatHostKey, bpfNatHostCount](t, w.dp.Egress.maps.NatHostCounts)
 	removeAll[bpfFragmentKey, bpfFragmentTranslation](t, w.dp.Egress.maps.NatFragments)
 	removeAll[bpfCtKey, bpfNatSession](t, w.dp.NATSessions.maps.NatInbound)
-	removeAll[bpfFlowKey, bpfFlow](t, w.dp.Flows.maps.Flows)
+	removeAll[uint64, bpfFlow](t, w.dp.Flows.maps.Flows)
 	w.natGCStats(t) // nobody's sessions are counted any more
 }
 

@@ -89,13 +89,13 @@ func TestOrderGivesUp(t *testing.T) {
 	for _, ago := range []time.Duration{51 * time.Microsecond, time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second, 6 * time.Second} {
 		w.forget(t)
 		w.fromUnderlay(t, w.fromRemote(segmentAt(1, "ack", 0)))
-		key, flow := w.onlyFlow(t)
+		digest, flow := w.onlyFlow(t)
 		now, err := kernel.Host().Clock.Monotonic()
 		if err != nil {
 			t.Fatal(err)
 		}
 		flow.GapSince = uint32(now-uint64(ago)) | 1
-		if err := w.dp.Flows.maps.Flows.Put(key, flow); err != nil {
+		if err := w.dp.Flows.maps.Flows.Put(digest, flow); err != nil {
 			t.Fatal(err)
 		}
 		_, events := w.counted(t, func() { w.fromUnderlay(t, w.fromRemote(segmentAt(1001, "ack", 0))) })
@@ -114,18 +114,18 @@ func TestOrderIgnoresPadding(t *testing.T) {
 	}
 }
 
-func (w *world) onlyFlow(t *testing.T) (key bpfFlowKey, flow bpfFlow) {
+func (w *world) onlyFlow(t *testing.T) (digest uint64, flow bpfFlow) {
 	t.Helper()
 	n := 0
-	err := walk(w.dp.Flows.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
-		key, flow = k, f
+	err := walk(w.dp.Flows.maps.Flows, func(of uint64, f bpfFlow) {
+		digest, flow = of, f
 		n++
 	})
 	if err != nil || n != 1 {
 		t.Fatalf("%d flows (%v), want one", n, err)
 	}
-	if flow.Decision.Slow != bpfSlowSLOW_FAST || binary.NativeEndian.Uint16(key.Smac[4:]) == 0 {
+	if flow.Decision.Slow != bpfSlowSLOW_FAST || binary.NativeEndian.Uint16(flow.Key.Smac[4:]) == 0 {
 		t.Fatalf("flow %+v is not on the fast path", flow)
 	}
-	return key, flow
+	return digest, flow
 }

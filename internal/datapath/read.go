@@ -126,20 +126,21 @@ func (fl *Flows) Flows() ([]Flow, error) {
 		return nil, err
 	}
 	list := []Flow{}
-	err = walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
-		list = append(list, fl.flow(k, f, now, generations))
+	err = walk(fl.maps.Flows, func(_ uint64, f bpfFlow) {
+		list = append(list, fl.flow(&f, now, generations))
 	})
 	if err != nil {
 		return nil, err
 	}
 	transit, err := fl.transitFlows(now)
-	for k, f := range transit {
-		list = append(list, fl.flow(k, f, now, generations))
+	for _, f := range transit {
+		list = append(list, fl.flow(&f, now, generations))
 	}
 	return list, err
 }
 
-func (fl *Flows) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generations) Flow {
+func (fl *Flows) flow(f *bpfFlow, now uint64, generations generations) Flow {
+	k := &f.Key
 	flow := Flow{
 		Segment: fl.numbers.names.segments[uint32(f.Decision.Segment)],
 		SrcMAC:  overlay.MAC(k.Smac), DstMAC: overlay.MAC(k.Dmac),
@@ -166,7 +167,7 @@ func (fl *Flows) flow(k bpfFlowKey, f bpfFlow, now uint64, generations generatio
 	switch {
 	case f.Decision.Slow != bpfSlowSLOW_FAST && int(f.Decision.Slow) < len(fl.prog.words.slows):
 		flow.Why = fl.prog.words.slows[f.Decision.Slow].text
-	case !generations.isCurrent(&k, &f.Decision):
+	case !generations.isCurrent(k, &f.Decision):
 		flow.Why = "outdated by a change; the next packet is decided again"
 	case !fl.prog.cfg.FlowCache.Enabled:
 		flow.Why = fl.prog.words.slows[bpfSlowSLOW_CACHE_OFF].text
@@ -313,9 +314,27 @@ const (
 	CacheTransit = "transit"
 )
 
+// keepSecret writes the secret of digests where there is none yet. It lasts as long as the flows.
+func (fl *Flows) keepSecret() error {
+	var s bpfFlowSecret
+	if err := fl.maps.FlowSecret.Lookup(uint32(0), &s); err != nil {
+		return fmt.Errorf("read the secret of flows: %w", err)
+	}
+	if s != (bpfFlowSecret{}) {
+		return nil
+	}
+	for i := range s.Words {
+		s.Words[i] = uint32(fl.prog.kernel.Random() >> 32)
+	}
+	if err := fl.maps.FlowSecret.Put(uint32(0), s); err != nil {
+		return fmt.Errorf("write the secret of flows: %w", err)
+	}
+	return nil
+}
+
 func (fl *Flows) caches() ([]Cache, error) {
 	tc := fl.tcCache()
-	if err := walk(fl.maps.Flows, func(bpfFlowKey, bpfFlow) { tc.Used++ }); err != nil {
+	if err := walk(fl.maps.Flows, func(uint64, bpfFlow) { tc.Used++ }); err != nil {
 		return nil, err
 	}
 	fl.prog.filling.flows.set(tc.Used)
@@ -437,13 +456,13 @@ func (fl *Flows) ageFlows(now uint64) error {
 	if fl.quiet.isEmpty(events[fl.prog.words.events[bpfEventEVENT_MISS].name]) {
 		return nil
 	}
-	var idle []bpfFlowKey
+	var idle []uint64 // digests
 	n := 0
 	found := fl.limits.beginRecount(bpfLimitedCountCOUNT_FLOWS)
-	err = walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
+	err = walk(fl.maps.Flows, func(digest uint64, f bpfFlow) {
 		n++
 		if since(now, f.SeenNs) > uint64(flowIdle) {
-			idle = append(idle, k)
+			idle = append(idle, digest)
 		} else {
 			found.add(uint32(f.Decision.In))
 		}
@@ -457,8 +476,8 @@ func (fl *Flows) ageFlows(now uint64) error {
 	if err := fl.limits.clearFlowRings(); err != nil {
 		return err
 	}
-	for _, k := range idle {
-		if err := fl.maps.Flows.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	for _, digest := range idle {
+		if err := fl.maps.Flows.Delete(digest); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete a flow: %w", err)
 		}
 	}

@@ -25,31 +25,51 @@ func TestReusedFlowEntryIsNotUsed(t *testing.T) {
 	bob, carol := w.flowOf(t, toBob), w.flowOf(t, toCarol)
 	var theirs bpfFlow
 	must(t, w.dp.Flows.maps.Flows.Lookup(carol, &theirs))
-	must(t, w.dp.Flows.maps.Flows.Put(bob, theirs))
-	from, frame := queryOf(t, toBob)
-	_, r := w.verdictFrom(t, from, frame)
-	if len(r.out) <= len(frame) {
-		t.Error("a packet to bob left by carol's decision, without encapsulation")
-	}
-	if events := deliver(toBob); events["hit"] != 1 {
-		t.Errorf("events %v, want a decision of its own", events)
+	for what, digest := range map[string]uint64{"another flow": theirs.Digest, "another flow of the same digest": bob} {
+		theirs.Digest = digest
+		must(t, w.dp.Flows.maps.Flows.Put(bob, theirs))
+		from, frame := queryOf(t, toBob)
+		_, r := w.verdictFrom(t, from, frame)
+		if len(r.out) <= len(frame) {
+			t.Errorf("%s: a packet to bob left by carol's decision, without encapsulation", what)
+		}
+		if events := deliver(toBob); events["hit"] != 1 {
+			t.Errorf("%s: events %v, want a decision of its own", what, events)
+		}
 	}
 }
 
-// flowOf is the key of the flow in words.
-func (w *world) flowOf(t testing.TB, words string) (key bpfFlowKey) {
+// Digests of flows are of a secret that lasts as long as the flows, and that no other edge has.
+func TestSecretOfFlows(t *testing.T) {
+	read := func(w *world) (s bpfFlowSecret) {
+		must(t, w.dp.Flows.maps.FlowSecret.Lookup(uint32(0), &s))
+		return s
+	}
+	w := newWorld(t, underIPv4, static(underIPv4))
+	before := read(w)
+	if before.Words[0] == 0 && before.Words[len(before.Words)-1] == 0 || before == read(ownWorld(t, underIPv4)) {
+		t.Fatalf("the secret is %v", before)
+	}
+	must(t, w.dp.Flows.keepSecret())
+	if after := read(w); after != before {
+		t.Errorf("the secret changed from %v to %v, and the flows became nobody's", before, after)
+	}
+}
+
+// flowOf is the digest of the flow in words.
+func (w *world) flowOf(t testing.TB, words string) (digest uint64) {
 	t.Helper()
 	_, frame := queryOf(t, words)
 	found := false
-	each(t, w.dp.Flows.maps.Flows, func(k bpfFlowKey, _ bpfFlow) {
-		if k.Dmac == [6]byte(frame[:6]) && k.Smac == [6]byte(frame[6:12]) {
-			key, found = k, true
+	each(t, w.dp.Flows.maps.Flows, func(of uint64, f bpfFlow) {
+		if f.Key.Dmac == [6]byte(frame[:6]) && f.Key.Smac == [6]byte(frame[6:12]) {
+			digest, found = of, true
 		}
 	})
 	if !found {
 		t.Fatalf("%s: no flow", words)
 	}
-	return key
+	return digest
 }
 
 // So it is with connections. What is moved from one table to the other is not another's.

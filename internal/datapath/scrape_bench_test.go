@@ -9,11 +9,9 @@ import (
 func BenchmarkTotals(b *testing.B) {
 	w := newBench(b, underIPv4, benchWorld(underIPv4))
 	w.fillFDB(b, 10_000)
-	key, flow := bpfFlowKey{}, bpfFlow{}
-	flows := make(map[bpfFlowKey]bpfFlow, 100_000)
-	for i := range uint32(100_000) {
-		key.Saddr.W[3] = i
-		flows[key] = flow
+	flows := make(map[uint64]bpfFlow, 100_000)
+	for digest := range uint64(100_000) {
+		flows[digest] = bpfFlow{Digest: digest}
 	}
 	must(b, putBatch(w.dp.Flows.maps.Flows, flows, 0))
 	if _, err := w.dp.Flows.Stats(); err != nil {

@@ -114,8 +114,8 @@ func (fl *Flows) CachedSessions(sessions []Session) ([][2]Cached, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = walk(fl.maps.Flows, func(k bpfFlowKey, f bpfFlow) {
-		flow := fl.flow(k, f, now, generations)
+	err = walk(fl.maps.Flows, func(_ uint64, f bpfFlow) {
+		flow := fl.flow(&f, now, generations)
 		for _, key := range flow.cachedAs() {
 			for _, at := range places[key] {
 				all[at.session][at.way].add(flow)

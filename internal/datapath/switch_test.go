@@ -147,8 +147,8 @@ func (w *world) forget(t testing.TB) {
 	if _, err := w.dp.Hosts.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool { return e.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
-	var keys []bpfFlowKey
-	if err := walk(w.dp.Flows.maps.Flows, func(k bpfFlowKey, _ bpfFlow) { keys = append(keys, k) }); err != nil {
+	var keys []uint64
+	if err := walk(w.dp.Flows.maps.Flows, func(k uint64, _ bpfFlow) { keys = append(keys, k) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range keys {

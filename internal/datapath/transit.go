@@ -209,9 +209,9 @@ func (fl *Flows) transitFlows(now uint64) (map[bpfFlowKey]bpfFlow, error) {
 		if packets == 0 || idle > uint64(flowIdle) {
 			return
 		}
-		f := bpfFlow{Decision: a.Decision, SeenNs: ago(now, idle), Packets: packets, Bytes: s.Bytes}
-		f.Decision.Generation = s.Generation
 		key := transitKey(s, a)
+		f := bpfFlow{Key: key, Decision: a.Decision, SeenNs: ago(now, idle), Packets: packets, Bytes: s.Bytes}
+		f.Decision.Generation = s.Generation
 		if other, ok := flows[key]; ok { // of another core, or from before the table had another size
 			f.Packets += other.Packets
 			f.Bytes += other.Bytes

@@ -26,6 +26,7 @@ const (
 	transitMapEvents            = "events"
 	transitMapFdb               = "fdb"
 	transitMapFlowCandidates    = "flow_candidates"
+	transitMapFlowSecret        = "flow_secret"
 	transitMapFlows             = "flows"
 	transitMapFragments         = "fragments"
 	transitMapGlobalCounters    = "global_counters"
@@ -178,6 +179,7 @@ type transitMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
@@ -304,6 +306,7 @@ type transitMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
@@ -371,6 +374,7 @@ func (m *transitMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.Fragments,
 		m.GlobalCounters,
