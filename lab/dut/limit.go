@@ -3,16 +3,34 @@ package dut
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/netip"
 
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/limit"
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Limit hands everything between client and server on at both hosts by bare redirects at tc:
-// no tunnel, no look-up, no look at the packet. What a data path of this topology cannot be
-// faster than.
-func Limit(ctx context.Context, n *topo.TwoHosts, o EndOptions) (*topo.Path, error) {
+// LimitOptions are of the path without any work of its own.
+type LimitOptions struct {
+	EndOptions
+	Encapsulation overlay.Encapsulation // default: none
+}
+
+// Limit hands everything between client and server on at both hosts by bare redirects at tc: no
+// look-up and no look at the packet. What a data path of this topology cannot be faster than,
+// and with an encapsulation, what a tunnel cannot.
+func Limit(ctx context.Context, n *topo.TwoHosts, o LimitOptions) (*topo.Path, error) {
 	p := &topo.Path{Name: "limit", Description: "bare redirects at tc on both hosts, no tunnel", InnerMTU: o.mtu(n)}
+	join := redirect
+	switch o.Encapsulation {
+	case "":
+	case overlay.VXLAN:
+		p.Description, p.InnerMTU = "redirects at tc on both hosts, with the same VXLAN header before every frame", n.Options.InnerMTU
+		join = tunnel
+	default:
+		return nil, fmt.Errorf("path limit: no tunnel of %s, only vxlan", o.Encapsulation)
+	}
 	if n.Options.Routed || len(n.Pairs) > 1 {
 		return nil, errors.New("path limit: it joins one client and one server of one subnet")
 	}
@@ -20,8 +38,8 @@ func Limit(ctx context.Context, n *topo.TwoHosts, o EndOptions) (*topo.Path, err
 		if err := n.SetInnerMTU(p.InnerMTU); err != nil {
 			return err
 		}
-		for _, host := range []*topo.Host{n.A, n.B} {
-			wire, err := redirect(host, topo.AccessName, topo.UnderlayName)
+		for _, way := range []limitWay{{n.A, n.B, n.TEPA, n.TEPB}, {n.B, n.A, n.TEPB, n.TEPA}} {
+			wire, err := join(way)
 			if err != nil {
 				return err
 			}
@@ -31,19 +49,48 @@ func Limit(ctx context.Context, n *topo.TwoHosts, o EndOptions) (*topo.Path, err
 	})
 }
 
+// limitWay is a host, and where its packets go.
+type limitWay struct {
+	here, there *topo.Host
+	from, to    netip.Addr
+}
+
+func (w limitWay) interfaces() (access, underlay int, err error) {
+	if access, err = w.here.Index(topo.AccessName); err != nil {
+		return 0, 0, err
+	}
+	underlay, err = w.here.Index(topo.UnderlayName)
+	return access, underlay, err
+}
+
 // redirect joins two interfaces at tc.
-func redirect(h *topo.Host, access, underlay string) (*limit.Wire, error) {
-	a, err := h.Index(access)
+func redirect(w limitWay) (wire *limit.Wire, err error) {
+	access, underlay, err := w.interfaces()
 	if err != nil {
 		return nil, err
 	}
-	u, err := h.Index(underlay)
+	err = w.here.Do(func() (err error) {
+		wire, err = limit.Between(access, underlay)
+		return err
+	})
+	return wire, err
+}
+
+// tunnel does so with headers.
+func tunnel(w limitWay) (wire *limit.Wire, err error) {
+	access, underlay, err := w.interfaces()
 	if err != nil {
 		return nil, err
 	}
-	var wire *limit.Wire
-	err = h.Do(func() (err error) {
-		wire, err = limit.Between(a, u)
+	ends := limit.Ends{Source: w.from, Destination: w.to, VNI: 100}
+	if ends.SourceMAC, err = w.here.MAC(topo.UnderlayName); err != nil {
+		return nil, err
+	}
+	if ends.DestinationMAC, err = w.there.MAC(topo.UnderlayName); err != nil {
+		return nil, err
+	}
+	err = w.here.Do(func() (err error) {
+		wire, err = limit.Tunnel(access, underlay, ends)
 		return err
 	})
 	return wire, err

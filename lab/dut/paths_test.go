@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/config"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/testlab"
@@ -27,7 +28,10 @@ func TestPathsInTurn(t *testing.T) {
 			}{
 				{"wire", func(ctx context.Context) (*topo.Path, error) { return dut.Wire(ctx, n, dut.EndOptions{}) }},
 				{"plain", func(ctx context.Context) (*topo.Path, error) { return dut.Plain(ctx, n, dut.EndOptions{MTU: 1400}) }},
-				{"limit", func(ctx context.Context) (*topo.Path, error) { return dut.Limit(ctx, n, dut.EndOptions{}) }},
+				{"limit", func(ctx context.Context) (*topo.Path, error) { return dut.Limit(ctx, n, dut.LimitOptions{}) }},
+				{"limit", func(ctx context.Context) (*topo.Path, error) {
+					return dut.Limit(ctx, n, dut.LimitOptions{Encapsulation: map[int]overlay.Encapsulation{4: overlay.VXLAN}[family]})
+				}},
 				{"kernel", func(ctx context.Context) (*topo.Path, error) {
 					return dut.Kernel(ctx, n, dut.KernelOptions{NoUDPCsum: true})
 				}},

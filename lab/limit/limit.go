@@ -57,11 +57,7 @@ func Join(a, b int) (*Wire, error) {
 // access leave by underlay, and what arrives there delivered at the other end of access, by
 // bare redirects at tc. It works in the network namespace of the calling thread.
 func Between(access, underlay int) (*Wire, error) {
-	spec, err := loadLimit()
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(spec.Variables[limitVarAccessIfindex].Set(uint32(access)), spec.Variables[limitVarUnderlayIfindex].Set(uint32(underlay)))
+	spec, err := specOf(access, underlay)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +68,22 @@ func Between(access, underlay int) (*Wire, error) {
 	if err := spec.LoadAndAssign(&objects, nil); err != nil {
 		return nil, err
 	}
-	w := &Wire{closers: []interface{ Close() error }{objects.HandOver, objects.Deliver}}
-	for ifindex, program := range map[int]*ebpf.Program{access: objects.HandOver, underlay: objects.Deliver} {
+	return attachBoth(access, objects.HandOver, underlay, objects.Deliver)
+}
+
+// specOf has the programs between two interfaces.
+func specOf(access, underlay int) (*ebpf.CollectionSpec, error) {
+	spec, err := loadLimit()
+	if err != nil {
+		return nil, err
+	}
+	return spec, errors.Join(spec.Variables[limitVarAccessIfindex].Set(uint32(access)), spec.Variables[limitVarUnderlayIfindex].Set(uint32(underlay)))
+}
+
+// attachBoth attaches a program to each of two interfaces, at tc.
+func attachBoth(access int, fromAccess *ebpf.Program, underlay int, fromUnderlay *ebpf.Program) (*Wire, error) {
+	w := &Wire{closers: []interface{ Close() error }{fromAccess, fromUnderlay}}
+	for ifindex, program := range map[int]*ebpf.Program{access: fromAccess, underlay: fromUnderlay} {
 		attached, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: program, Attach: ebpf.AttachTCXIngress})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("redirect from interface %d at tc: %w", ifindex, err), w.Close())

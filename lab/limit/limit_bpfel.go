@@ -17,11 +17,14 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	limitMapOut             = "out"
+	limitProgDecapsulate    = "decapsulate"
 	limitProgDeliver        = "deliver"
+	limitProgEncapsulate    = "encapsulate"
 	limitProgHandOver       = "hand_over"
 	limitProgLimit          = "limit"
 	limitProgPass           = "pass"
 	limitVarAccessIfindex   = "access_ifindex"
+	limitVarTemplate        = "template"
 	limitVarUnderlayIfindex = "underlay_ifindex"
 )
 
@@ -67,10 +70,12 @@ type limitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type limitProgramSpecs struct {
-	Deliver  *ebpf.ProgramSpec `ebpf:"deliver"`
-	HandOver *ebpf.ProgramSpec `ebpf:"hand_over"`
-	Limit    *ebpf.ProgramSpec `ebpf:"limit"`
-	Pass     *ebpf.ProgramSpec `ebpf:"pass"`
+	Decapsulate *ebpf.ProgramSpec `ebpf:"decapsulate"`
+	Deliver     *ebpf.ProgramSpec `ebpf:"deliver"`
+	Encapsulate *ebpf.ProgramSpec `ebpf:"encapsulate"`
+	HandOver    *ebpf.ProgramSpec `ebpf:"hand_over"`
+	Limit       *ebpf.ProgramSpec `ebpf:"limit"`
+	Pass        *ebpf.ProgramSpec `ebpf:"pass"`
 }
 
 // limitMapSpecs contains maps before they are loaded into the kernel.
@@ -85,6 +90,7 @@ type limitMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type limitVariableSpecs struct {
 	AccessIfindex   *ebpf.VariableSpec `ebpf:"access_ifindex"`
+	Template        *ebpf.VariableSpec `ebpf:"template"`
 	UnderlayIfindex *ebpf.VariableSpec `ebpf:"underlay_ifindex"`
 }
 
@@ -122,6 +128,7 @@ func (m *limitMaps) Close() error {
 // It can be passed to loadLimitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type limitVariables struct {
 	AccessIfindex   *ebpf.Variable `ebpf:"access_ifindex"`
+	Template        *ebpf.Variable `ebpf:"template"`
 	UnderlayIfindex *ebpf.Variable `ebpf:"underlay_ifindex"`
 }
 
@@ -129,15 +136,19 @@ type limitVariables struct {
 //
 // It can be passed to loadLimitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type limitPrograms struct {
-	Deliver  *ebpf.Program `ebpf:"deliver"`
-	HandOver *ebpf.Program `ebpf:"hand_over"`
-	Limit    *ebpf.Program `ebpf:"limit"`
-	Pass     *ebpf.Program `ebpf:"pass"`
+	Decapsulate *ebpf.Program `ebpf:"decapsulate"`
+	Deliver     *ebpf.Program `ebpf:"deliver"`
+	Encapsulate *ebpf.Program `ebpf:"encapsulate"`
+	HandOver    *ebpf.Program `ebpf:"hand_over"`
+	Limit       *ebpf.Program `ebpf:"limit"`
+	Pass        *ebpf.Program `ebpf:"pass"`
 }
 
 func (p *limitPrograms) Close() error {
 	return _LimitClose(
+		p.Decapsulate,
 		p.Deliver,
+		p.Encapsulate,
 		p.HandOver,
 		p.Limit,
 		p.Pass,

@@ -28,7 +28,7 @@ func Experiment() experiment.Experiment {
 
 // Command is the command line of the A/B experiment.
 type Command struct {
-	Targets []string `group:"Network" placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
+	Targets []string `group:"Network" placeholder:"NAME" default:"wire,plain,kernel,selvage" help:"Data paths to compare: ${default} by default; also limit, limit-vxlan, ovs, selvage-geneve, selvage-nvgre, ovs-geneve. NAME=PROGRAM is an edge of another build. Ratios are against plain, or the first one without it."`
 	Cases   []string `placeholder:"CASE" help:"What to measure: tcp, rr, udp, transit, of which the first three are by default; between places tcp, rr, rr-load (round trips while transfers run), crr, udp, all by default."`
 	Rounds  int      `default:"10" help:"How often all networks are built, or all paths between places take a turn; intervals and ratios are over rounds, and a difference needs at least 8."`
 

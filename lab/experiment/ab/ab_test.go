@@ -67,7 +67,7 @@ func TestMTUs(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--targets=wire,plane":                            `unknown target "plane"; choose from wire, limit, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
+		"--targets=wire,plane":                            `unknown target "plane"; choose from wire, limit, limit-vxlan, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
 		"--targets=plain,plain":                           "plain is named twice",
 		"--targets=":                                      "name at least one",
 		"--cases=tcp,sctp":                                "sctp",
@@ -82,6 +82,7 @@ func TestUsage(t *testing.T) {
 		"--targets=A-b=/bin/sh":                           `"A-b" is not a name for a build`,
 		"--targets=a=/bin/sh,a=/bin/ls":                   "a is named twice",
 		"--targets=limit --routed":                        "limit bridges only",
+		"--targets=limit-vxlan --family=6":                "limit-vxlan is a tunnel over IPv4",
 		"--flows=0":                                       "--flows: 0 is not within 1 … 4000000",
 		"--load=selvage --targets=plain,kernel":           "--load: selvage is no edge among --targets",
 		"--load=kernel --targets=kernel,selvage":          "--load: kernel is no edge",
@@ -169,8 +170,10 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s in transit: %s, want %s", name, got, want)
 		}
 	}
-	if forwarder, _ := ab.transitOf("wire"); forwarder != nil {
-		t.Error("the wire forwards")
+	for _, name := range []string{"wire", "limit-vxlan"} {
+		if forwarder, _ := ab.transitOf(name); forwarder != nil {
+			t.Errorf("%s forwards", name)
+		}
 	}
 }
 

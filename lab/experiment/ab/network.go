@@ -98,7 +98,7 @@ func (c *Command) start(ctx context.Context, n *topo.TwoHosts, name string) (*to
 	case "plain":
 		return dut.Plain(ctx, n, dut.EndOptions{MTU: c.PlainMTU})
 	case "limit":
-		return dut.Limit(ctx, n, dut.EndOptions{MTU: c.PlainMTU})
+		return dut.Limit(ctx, n, dut.LimitOptions{EndOptions: dut.EndOptions{MTU: c.PlainMTU}, Encapsulation: c.encapsulation(name)})
 	case "kernel":
 		return dut.Kernel(ctx, n, kernelOptions())
 	case "ovs":

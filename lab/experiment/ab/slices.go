@@ -194,10 +194,13 @@ func (all *round) buildTransits(ctx context.Context) (err error) {
 }
 
 // transitOf is what a target is between uplinks and underlay, and that experiment's name of
-// it; nil for the wire, which has no host.
+// it; nil for the wire, which has no host, and for a tunnel that only tc has.
 func (c *Command) transitOf(target string) (router.Forwarder, string) {
 	switch c.path(target) {
 	case "limit":
+		if c.encapsulation(target) != "" {
+			return nil, ""
+		}
 		return router.Limit{}, transit.LimitName
 	case "plain":
 		return router.Kernel{Plain: true}, transit.RouteName

@@ -11,7 +11,7 @@ import (
 // targetNames lists the data paths that can be measured. A name with a suffix has an
 // encapsulation of its own; the others have that of --encap.
 func targetNames() []string {
-	return []string{"wire", "limit", "plain", "kernel", "ovs", "ovs-geneve", "selvage", "selvage-geneve", "selvage-nvgre"}
+	return []string{"wire", "limit", "limit-vxlan", "plain", "kernel", "ovs", "ovs-geneve", "selvage", "selvage-geneve", "selvage-nvgre"}
 }
 
 // paths are the targets and their tunnels.
@@ -24,8 +24,11 @@ func (c *Command) checkTargets() error {
 		return err
 	}
 	for _, name := range c.Targets {
-		if c.Routed && (c.path(name) == "ovs" || name == "limit") {
+		if c.Routed && (c.path(name) == "ovs" || c.path(name) == "limit") {
 			return fmt.Errorf("--targets: %s bridges only; leave it out, or leave out --routed", name)
+		}
+		if c.path(name) == "limit" && c.Family == 6 && c.encapsulation(name) != "" {
+			return fmt.Errorf("--targets: %s is a tunnel over IPv4; leave it out, or leave out --family", name)
 		}
 		if c.path(name) == "ovs" && slices.Contains(c.Cases, transitCase) {
 			return fmt.Errorf("--targets: %s forwards in a process of its own, whose rate without loss has to be searched for; leave it out, or --cases transit, and run lab rfc2544", name)
