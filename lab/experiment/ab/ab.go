@@ -38,6 +38,7 @@ type Command struct {
 	InnerMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems behind a tunnel; by default what the underlay leaves to the largest header (50 bytes less on IPv4, 70 on IPv6)."`
 	PlainMTU    int                   `group:"Network" placeholder:"BYTES" help:"MTU of the end systems of wire and plain; by default the inner MTU, so that the data path is all that differs."`
 	Family      int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of the underlay: ${enum}."`
+	InnerFamily int                   `group:"Network" enum:"4,6" default:"4" help:"IP version of what client and server exchange: ${enum}."`
 	Encap       overlay.Encapsulation `group:"Network" enum:"vxlan,geneve,nvgre" default:"vxlan" help:"Encapsulation of selvage and ovs: ${enum}. The kernel's devices are vxlan in every run."`
 	Routed      bool                  `group:"Network" help:"Put client and server into different subnets, and have every target route between them."`
 	Control     string                `group:"Network" enum:"static,evpn" default:"static" help:"Control plane of the tunnels: ${enum}. With evpn, an FRR route reflector distributes the routes. It implies --routed, and every host is the gateway of both subnets."`
@@ -92,7 +93,14 @@ func (c *Command) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkTargets(), checkControl(c), checkLoad(c), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+	return errors.Join(c.checkTargets(), checkControl(c), checkLoad(c), c.checkInnerFamily(), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+}
+
+func (c *Command) checkInnerFamily() error {
+	if c.InnerFamily == 6 && slices.Contains(c.Cases, transitCase) {
+		return errors.New("--inner-family: frames of the case transit are IPv4; leave it out, or run lab rfc2544 --family 6")
+	}
+	return nil
 }
 
 func (c *Command) checkMTUs() error {

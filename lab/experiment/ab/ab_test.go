@@ -82,6 +82,7 @@ func TestUsage(t *testing.T) {
 		"--targets=A-b=/bin/sh":                           `"A-b" is not a name for a build`,
 		"--targets=a=/bin/sh,a=/bin/ls":                   "a is named twice",
 		"--targets=limit --routed":                        "limit bridges only",
+		"--cases=tcp,transit --inner-family=6":            "run lab rfc2544 --family 6",
 		"--targets=limit-vxlan --family=6":                "limit-vxlan is a tunnel over IPv4",
 		"--flows=0":                                       "--flows: 0 is not within 1 … 4000000",
 		"--load=selvage --targets=plain,kernel":           "--load: selvage is no edge among --targets",

@@ -100,6 +100,7 @@ func (c *Command) parameters() result.Parameters {
 		"inner_mtu":        result.Count(c.InnerMTU).In("bytes"),
 		"plain_mtu":        result.Count(c.PlainMTU).In("bytes"),
 		"underlay_family":  result.Words("IPv" + strconv.Itoa(c.Family)),
+		"inner_family":     result.Words("IPv" + strconv.Itoa(c.InnerFamily)),
 		"encapsulation":    result.Words(string(c.Encap)),
 		"routed":           result.Of(result.Bool(c.Routed)),
 		controlPlane:       result.Words(c.Control).Explained("static entries at every tunnel"),

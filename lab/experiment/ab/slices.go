@@ -245,7 +245,7 @@ func (all *round) slicer(ctx context.Context, s *stand, kind string) (measure.Sl
 		}
 		return transitSlicerOf(ctx, all.testbeds, s.transit, kind, all.Flows, known, gen.SinkOptions{Turns: s.turns})
 	}
-	ends := measure.EndsOf(s.net.Net, experiment.InnerFamily)
+	ends := measure.EndsOf(s.net.Net, all.InnerFamily)
 	switch kind {
 	case "tcp":
 		return measure.StandTCP(ctx, ends, measure.BulkOptions{Streams: all.Streams, Pin: &bulk})
