@@ -112,6 +112,11 @@ bench-trend: ## measure this tree beside its limit, and add that to results/tren
 	scripts/packages.sh demo
 	scripts/bench-trend.sh
 
+.PHONY: bench-table
+bench-table: ## measure the table of docs/internals/speed.md (root, about 45 minutes)
+	scripts/packages.sh run
+	scripts/bench-table.sh
+
 .PHONY: clean
 clean: ## remove what was built; results/ stays
 	rm -rf bin dist
