@@ -93,10 +93,10 @@ func (c *Command) Validate() (err error) {
 		c.PlainMTU = c.InnerMTU
 	}
 	c.Routed = c.Routed || c.Control == evpn
-	return errors.Join(c.checkTargets(), checkControl(c), checkLoad(c), c.checkInnerFamily(), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
+	return errors.Join(c.checkTargets(), checkControl(c), checkLoad(c), checkInnerFamily(c), c.checkMTUs(), c.checkSamples(), experiment.CheckToggles(c.Offload))
 }
 
-func (c *Command) checkInnerFamily() error {
+func checkInnerFamily(c *Command) error {
 	if c.InnerFamily == 6 && slices.Contains(c.Cases, transitCase) {
 		return errors.New("--inner-family: frames of the case transit are IPv4; leave it out, or run lab rfc2544 --family 6")
 	}
