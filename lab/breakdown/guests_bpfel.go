@@ -169,8 +169,23 @@ type guestsFdbKey struct {
 }
 
 type guestsFlow struct {
-	_        structs.HostLayout
-	Check    uint64
+	_      structs.HostLayout
+	Digest uint64
+	Key    struct {
+		_         structs.HostLayout
+		Origin    guestsAddr
+		Vni       uint32
+		Tags      [2]uint32
+		Dmac      [6]uint8
+		Smac      [6]uint8
+		Ethertype uint16
+		Proto     uint8
+		Fragment  uint8
+		Saddr     guestsAddr
+		Daddr     guestsAddr
+		Sport     uint16
+		Dport     uint16
+	}
 	Decision struct {
 		_          structs.HostLayout
 		Generation uint32
@@ -208,20 +223,9 @@ type guestsFlow struct {
 	}
 }
 
-type guestsFlowKey struct {
-	_         structs.HostLayout
-	Origin    guestsAddr
-	Vni       uint32
-	Tags      [2]uint32
-	Dmac      [6]uint8
-	Smac      [6]uint8
-	Ethertype uint16
-	Proto     uint8
-	Fragment  uint8
-	Saddr     guestsAddr
-	Daddr     guestsAddr
-	Sport     uint16
-	Dport     uint16
+type guestsFlowSecret struct {
+	_     structs.HostLayout
+	Words [20]uint32
 }
 
 type guestsFragmentKey struct {
@@ -270,6 +274,7 @@ type guestsHostWork struct {
 	_         [4]byte
 	Neighbour guestsNeighbour
 	Noted     guestsLimitEntry
+	_         [4]byte
 	Events    struct {
 		_        structs.HostLayout
 		Tokens   uint64
@@ -279,7 +284,7 @@ type guestsHostWork struct {
 
 type guestsLimitEntry struct {
 	_   structs.HostLayout
-	Key [20]uint32
+	Key [11]uint32
 }
 
 type guestsLimitSlot struct {
@@ -798,6 +803,7 @@ const (
 	guestsMapEvents            = "events"
 	guestsMapFdb               = "fdb"
 	guestsMapFlowCandidates    = "flow_candidates"
+	guestsMapFlowSecret        = "flow_secret"
 	guestsMapFlows             = "flows"
 	guestsMapFollowed          = "followed"
 	guestsMapFragments         = "fragments"
@@ -916,6 +922,7 @@ type guestsMapSpecs struct {
 	Events            *ebpf.MapSpec `ebpf:"events"`
 	Fdb               *ebpf.MapSpec `ebpf:"fdb"`
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
 	Followed          *ebpf.MapSpec `ebpf:"followed"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
@@ -1008,6 +1015,7 @@ type guestsMaps struct {
 	Events            *ebpf.Map `ebpf:"events"`
 	Fdb               *ebpf.Map `ebpf:"fdb"`
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
+	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
 	Followed          *ebpf.Map `ebpf:"followed"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
@@ -1075,6 +1083,7 @@ func (m *guestsMaps) Close() error {
 		m.Events,
 		m.Fdb,
 		m.FlowCandidates,
+		m.FlowSecret,
 		m.Flows,
 		m.Followed,
 		m.Fragments,
