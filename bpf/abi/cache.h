@@ -38,8 +38,7 @@ BYTE_ENUM action {
 BYTE_ENUM burst {
 	BURST_NONE,
 	BURST_FIRST,  /* a packet that may start a burst */
-	BURST_POLLED, /* packets are being coalesced, since a look at the clock */
-	BURST_TICK,   /* the same, until the coarse clock ticks */
+	BURST_POLLED, /* packets are being coalesced */
 };
 
 BYTE_ENUM flow_flags {
@@ -97,7 +96,7 @@ struct flow {
 	__u16 nexthop;	 /* with FLOW_EGRESS: to the gateway */
 	__u32 next_seq;	 /* TCP: end of the last in-order packet, see cache/reorder.h */
 	__u32 gap_since; /* TCP: time since a packet is missing (low bits of ns), 0: none is */
-	__u32 burst_ns; /* TCP: time of the last packet (low bits), BURST_TICK: of the tick, see tx/gro.h */
+	__u32 burst_ns;	 /* TCP: time of the last packet (low bits), see tx/gro.h */
 	__u64 decided_ns;
 	__u64 seen_ns;
 	__u64 packets;

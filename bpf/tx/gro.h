@@ -10,9 +10,7 @@
  * never joins packets of two tenants.
  *
  * The first packet of a burst, and single requests, take the direct way. A packet that follows
- * a polled one goes through the pair, so that it cannot overtake. The clock takes as long as a
- * look-up, so within a tick of the coarse clock (1 to 10 ms) a burst goes on without it: a request
- * soon after a transfer takes the longer way.
+ * a polled one goes through the pair, so that it cannot overtake.
  *
  * in:    a decision for a port, p decapsulated
  * out:   f->burst, f->burst_ns
@@ -42,23 +40,11 @@ static __always_inline bool in_burst(CTX *ctx, struct pkt *p, struct flow *f)
 		return false;
 	if (f->burst == BURST_NONE && small)
 		return false;
-	if (f->burst == BURST_TICK && f->burst_ns == (__u32)p->now_ns)
-		return true;
 	now = bpf_ktime_get_ns();
-	if (f->burst == BURST_TICK) {
-		f->burst = BURST_POLLED;
-		f->burst_ns = now;
-		return true;
-	}
 	since = now - f->burst_ns;
 	f->burst_ns = now;
 	polled = f->burst == BURST_POLLED;
-	if (polled && since < DRAINED_NS) {
-		f->burst = BURST_TICK;
-		f->burst_ns = p->now_ns;
-		return true;
-	}
-	if (since < BURST_NS) {
+	if (since < BURST_NS || (polled && since < DRAINED_NS)) {
 		f->burst = BURST_POLLED;
 		return true;
 	}

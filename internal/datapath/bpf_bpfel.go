@@ -44,15 +44,6 @@ type bpfAllowedMac struct {
 	Pad   uint16
 }
 
-type bpfBurst uint8
-
-const (
-	bpfBurstBURST_NONE   bpfBurst = 0
-	bpfBurstBURST_FIRST  bpfBurst = 1
-	bpfBurstBURST_POLLED bpfBurst = 2
-	bpfBurstBURST_TICK   bpfBurst = 3
-)
-
 type bpfClassifyState struct {
 	_     structs.HostLayout
 	Found [3]struct {
@@ -322,7 +313,7 @@ type bpfFlow struct {
 	Digest      uint64
 	Key         bpfFlowKey
 	Decision    bpfDecision
-	Burst       bpfBurst
+	Burst       uint8
 	Pad         uint8
 	Nexthop     uint16
 	NextSeq     uint32
