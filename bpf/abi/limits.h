@@ -52,9 +52,12 @@ struct limit_slot {
 	__u32 slot;
 };
 
-/* A key of the table: struct fdb_key, neighbour_key, ct_key or a flow's digest. The rest is zero. */
+/*
+ * A key of the table: struct fdb_key, neighbour_key, ct_key or a flow's digest. The rest is zero. It
+ * has the size that it had when flows had longer keys, so that rings outlast an upgrade.
+ */
 struct limit_entry {
-	__u32 key[sizeof(struct ct_key) / sizeof(__u32)];
+	__u32 key[20];
 };
 
 /*

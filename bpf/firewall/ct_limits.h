@@ -41,6 +41,7 @@ static __always_inline __u32 ct_count(const struct ct_key *key, enum limited_cou
 
 	if (segment)
 		count_entry(segment, kind, 1);
+	/* The ring keeps the key with what lies behind it, which nobody reads. */
 	return entry_added((const struct limit_entry *)key, key->zone, kind);
 }
 

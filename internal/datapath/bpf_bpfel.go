@@ -151,6 +151,7 @@ type bpfCtWork struct {
 	Query    bpfRuleQuery
 	Match    bpfRuleMatch
 	Oldest   bpfLimitEntry
+	_        [4]byte
 }
 
 type bpfDecision struct {
@@ -457,7 +458,6 @@ type bpfHostWork struct {
 	_         [4]byte
 	Neighbour bpfNeighbour
 	Noted     bpfLimitEntry
-	_         [4]byte
 	Events    bpfTokenBucket
 }
 
@@ -470,7 +470,7 @@ const (
 
 type bpfLimitEntry struct {
 	_   structs.HostLayout
-	Key [11]uint32
+	Key [20]uint32
 }
 
 type bpfLimitRing struct {

@@ -274,7 +274,6 @@ type guestsHostWork struct {
 	_         [4]byte
 	Neighbour guestsNeighbour
 	Noted     guestsLimitEntry
-	_         [4]byte
 	Events    struct {
 		_        structs.HostLayout
 		Tokens   uint64
@@ -284,7 +283,7 @@ type guestsHostWork struct {
 
 type guestsLimitEntry struct {
 	_   structs.HostLayout
-	Key [11]uint32
+	Key [20]uint32
 }
 
 type guestsLimitSlot struct {
