@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/checksum"
 )
 
 // Ends are what the outer headers of a tunnel say: MAC addresses, IPv4 addresses and VNI.
@@ -34,24 +36,12 @@ func (e Ends) template() (b [outerLen]byte, err error) {
 	ip[0], ip[6], ip[8], ip[9] = 0x45, 0x40, 64, 17 // DF, TTL, UDP
 	copy(ip[12:], e.Source.AsSlice())
 	copy(ip[16:], e.Destination.AsSlice())
-	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	binary.BigEndian.PutUint16(ip[10:], checksum.Of(ip))
 	binary.BigEndian.PutUint16(b[udpAt:], flowPort)
 	binary.BigEndian.PutUint16(b[udpAt+2:], vxlanPort)
 	b[vxlanAt] = 8 // the VNI is valid
 	binary.BigEndian.PutUint32(b[vxlanAt+4:], e.VNI<<8)
 	return b, nil
-}
-
-// checksum is RFC 1071's.
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
 }
 
 // Tunnel does what [Between] does by a VXLAN tunnel: the same headers before every frame, with no

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/checksum"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -146,21 +147,9 @@ func unsolicited(mac net.HardwareAddr, addr netip.Addr) []byte {
 	message = append(append(message, addr.AsSlice()...), 2, 1)
 	message = append(message, mac...)
 	pseudo := append(append(addr.AsSlice(), all.AsSlice()...), 0, 0, 0, byte(len(message)), 0, 0, 0, unix.IPPROTO_ICMPV6)
-	binary.BigEndian.PutUint16(message[2:], checksum(append(pseudo, message...)))
+	binary.BigEndian.PutUint16(message[2:], checksum.Of(append(pseudo, message...)))
 	b := append([]byte{0x33, 0x33, 0, 0, 0, 1}, mac...)
 	b = append(b, 0x86, 0xdd, 0x60, 0, 0, 0, 0, byte(len(message)), unix.IPPROTO_ICMPV6, 255)
 	b = append(append(b, addr.AsSlice()...), all.AsSlice()...)
 	return append(b, message...)
-}
-
-// checksum is the internet checksum (RFC 1071) of an even number of bytes.
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/net/bpf"
 
+	"github.com/selvage/selvage/internal/checksum"
 	"github.com/selvage/selvage/lab/experiment/attack/network"
 )
 
@@ -121,7 +122,7 @@ func TestFrames(t *testing.T) {
 				if len(frame) < 60 || len(frame) > 1464 {
 					t.Fatalf("%s: a frame of %d bytes", a.Name, len(frame))
 				}
-				if frame[12] == 8 && frame[13] == 0 && checksum(frame[14:34]) != 0 {
+				if frame[12] == 8 && frame[13] == 0 && checksum.Of(frame[14:34]) != 0 {
 					t.Fatalf("%s: header checksum of frame %d", a.Name, i)
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+
+	"github.com/selvage/selvage/internal/checksum"
 )
 
 // marker is in the IPv4 identification or the IPv6 flow label of every attack's IP packets, and class
@@ -80,7 +82,7 @@ func ipv4(h header4, payload []byte) []byte {
 	b[8], b[9] = h.ttl, h.proto
 	copy(b[12:], h.src.AsSlice())
 	copy(b[16:], h.dst.AsSlice())
-	binary.BigEndian.PutUint16(b[10:], checksum(b))
+	binary.BigEndian.PutUint16(b[10:], checksum.Of(b))
 	return append(b, payload...)
 }
 
@@ -129,7 +131,7 @@ func icmp6(src, dst netip.Addr, kind, code byte, rest []byte) []byte {
 // icmp4 is a message: type, code, and what follows the checksum.
 func icmp4(kind, code byte, rest []byte) []byte {
 	b := append([]byte{kind, code, 0, 0}, rest...)
-	binary.BigEndian.PutUint16(b[2:], checksum(b))
+	binary.BigEndian.PutUint16(b[2:], checksum.Of(b))
 	return b
 }
 
@@ -151,20 +153,5 @@ func vxlan(vni uint32, inner []byte) []byte {
 func transportSum(src, dst netip.Addr, proto byte, b []byte) uint16 {
 	pseudo := append(append([]byte{}, src.AsSlice()...), dst.AsSlice()...)
 	pseudo = append(pseudo, 0, 0, 0, proto, 0, 0, byte(len(b)>>8), byte(len(b)))
-	return checksum(append(pseudo, b...))
-}
-
-// checksum is the internet checksum (RFC 1071).
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for ; len(b) > 1; b = b[2:] {
-		sum += uint32(b[0])<<8 | uint32(b[1])
-	}
-	if len(b) == 1 {
-		sum += uint32(b[0]) << 8
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
+	return checksum.Of(append(pseudo, b...))
 }
