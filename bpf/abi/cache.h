@@ -170,7 +170,7 @@ BYTE_ENUM device_flags {
 	DEVICE_UPLINK = 2,   /* a router's uplink */
 };
 
-/* By digest. The kernel's hash of a whole key takes 50 ns, that of a digest 10. */
+/* By digest. The kernel's hash of a whole key takes 60 ns, that of a digest 10. */
 MAP(LRU_HASH, flows, __u64, struct flow, 262144);
 
 /* Of digests: random numbers, written before the first packet, and kept as long as the flows. */

@@ -22,12 +22,10 @@ type LimitOptions struct {
 // and with an encapsulation, what a tunnel cannot.
 func Limit(ctx context.Context, n *topo.TwoHosts, o LimitOptions) (*topo.Path, error) {
 	p := &topo.Path{Name: "limit", Description: "bare redirects at tc on both hosts, no tunnel", InnerMTU: o.mtu(n)}
-	join := redirect
 	switch o.Encapsulation {
 	case "":
 	case overlay.VXLAN:
 		p.Description, p.InnerMTU = "redirects at tc on both hosts, with the same VXLAN header before every frame", n.Options.InnerMTU
-		join = tunnel
 	default:
 		return nil, fmt.Errorf("path limit: no tunnel of %s, only vxlan", o.Encapsulation)
 	}
@@ -39,7 +37,7 @@ func Limit(ctx context.Context, n *topo.TwoHosts, o LimitOptions) (*topo.Path, e
 			return err
 		}
 		for _, way := range []limitWay{{n.A, n.B, n.TEPA, n.TEPB}, {n.B, n.A, n.TEPB, n.TEPA}} {
-			wire, err := join(way)
+			wire, err := way.join(o.Encapsulation != "")
 			if err != nil {
 				return err
 			}
@@ -55,30 +53,13 @@ type limitWay struct {
 	from, to    netip.Addr
 }
 
-func (w limitWay) interfaces() (access, underlay int, err error) {
-	if access, err = w.here.Index(topo.AccessName); err != nil {
-		return 0, 0, err
-	}
-	underlay, err = w.here.Index(topo.UnderlayName)
-	return access, underlay, err
-}
-
-// redirect joins two interfaces at tc.
-func redirect(w limitWay) (wire *limit.Wire, err error) {
-	access, underlay, err := w.interfaces()
+// join joins its interfaces at tc, by a tunnel or without.
+func (w limitWay) join(tunnel bool) (wire *limit.Wire, err error) {
+	access, err := w.here.Index(topo.AccessName)
 	if err != nil {
 		return nil, err
 	}
-	err = w.here.Do(func() (err error) {
-		wire, err = limit.Between(access, underlay)
-		return err
-	})
-	return wire, err
-}
-
-// tunnel does so with headers.
-func tunnel(w limitWay) (wire *limit.Wire, err error) {
-	access, underlay, err := w.interfaces()
+	underlay, err := w.here.Index(topo.UnderlayName)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +71,11 @@ func tunnel(w limitWay) (wire *limit.Wire, err error) {
 		return nil, err
 	}
 	err = w.here.Do(func() (err error) {
-		wire, err = limit.Tunnel(access, underlay, ends)
+		if tunnel {
+			wire, err = limit.Tunnel(access, underlay, ends)
+		} else {
+			wire, err = limit.Between(access, underlay)
+		}
 		return err
 	})
 	return wire, err

@@ -4,7 +4,7 @@
  * it came. No look at the packet, no state, no counter: whoever forwards with XDP
  * or at tc cannot be faster.
  */
-#include "net.h"
+#include "core/ctx.h"
 
 enum { KIND_DEVMAP = 14 }; /* BPF_MAP_TYPE_DEVMAP */
 
@@ -59,20 +59,6 @@ struct outer {
 
 const volatile __u8 template[sizeof(struct outer)]; /* with the checksum of lengths that are zero */
 
-/* Bytes of a header that is read or written as it is. */
-static __always_inline void move(void *to, const volatile void *from, __u32 len)
-{
-	for (__u32 i = 0; i < len; i += 2)
-		*(__u16 *)(to + i) = *(const volatile __u16 *)(from + i);
-}
-
-static __always_inline void *bytes_of(struct __sk_buff *skb, __u32 len)
-{
-	void *data = (void *)(long)skb->data;
-
-	return data + len > (void *)(long)skb->data_end ? NULL : data;
-}
-
 static __always_inline bool is_ip(const struct ethhdr *eth)
 {
 	return eth->type == bpf_htons(ETH_P_IP) || eth->type == bpf_htons(ETH_P_IPV6);
@@ -82,54 +68,46 @@ static __always_inline bool is_ip(const struct ethhdr *eth)
 SEC("tcx/ingress")
 int encapsulate(struct __sk_buff *skb)
 {
-	struct ethhdr inner, *eth = bytes_of(skb, sizeof(inner));
+	struct headroom r = { .len = sizeof(struct outer), .l2 = sizeof(struct ethhdr) };
+	struct ethhdr inner, *eth = ctx_at(skb, 0, sizeof(inner));
 	struct outer *o;
-	__u32 len, sum;
-	long err;
+	__u32 len;
 
 	if (!eth)
 		return TCX_DROP;
-	move(&inner, eth, sizeof(inner));
-	if (is_ip(&inner))
-		err = bpf_skb_adjust_room(skb, sizeof(*o), BPF_ADJ_ROOM_MAC,
-					  BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 |
-						  BPF_F_ADJ_ROOM_ENCAP_L4_UDP |
-						  BPF_F_ADJ_ROOM_ENCAP_L2_ETH |
-						  BPF_F_ADJ_ROOM_ENCAP_L2(sizeof(inner)));
-	else
-		err = bpf_skb_change_head(skb, sizeof(*o), 0);
-	o = bytes_of(skb, sizeof(*o) + sizeof(inner));
-	if (err || !o)
+	copy16(&inner, eth, sizeof(inner));
+	r.ip = is_ip(&inner);
+	if (ctx_push(skb, &r))
 		return TCX_DROP;
-	move(o, template, sizeof(*o));
-	move(o + 1, &inner, sizeof(inner));
+	o = ctx_at(skb, 0, sizeof(*o) + sizeof(inner));
+	if (!o)
+		return TCX_DROP;
+	for (__u32 i = 0; i < sizeof(*o); i += 2)
+		*(__u16 *)((void *)o + i) = *(const volatile __u16 *)&template[i];
+	copy16(o + 1, &inner, sizeof(inner));
 	len = skb->len - sizeof(o->eth);
 	o->ip.tot_len = len > 0xffff ? 0 : bpf_htons(len);
 	o->udp.len = bpf_htons(len - sizeof(o->ip));
-	sum = (__u16)~o->ip.check + o->ip.tot_len;
-	o->ip.check = ~((sum & 0xffff) + (sum >> 16));
+	o->ip.check = sum_replace(o->ip.check, 0, o->ip.tot_len);
 	return bpf_redirect(underlay_ifindex, 0);
 }
 
 SEC("tcx/ingress")
 int decapsulate(struct __sk_buff *skb)
 {
-	struct outer *o = bytes_of(skb, sizeof(*o) + sizeof(struct ethhdr));
+	struct outer *o = ctx_at(skb, 0, sizeof(*o) + sizeof(struct ethhdr));
 	struct ethhdr inner, *eth;
 
 	if (!o || o->eth.type != bpf_htons(ETH_P_IP) || o->ip.protocol != IPPROTO_UDP ||
 	    o->udp.dest != ((const volatile struct outer *)template)->udp.dest)
 		return TCX_NEXT;
-	move(&inner, o + 1, sizeof(inner));
-	if (bpf_skb_adjust_room(skb, -(__s32)sizeof(*o), BPF_ADJ_ROOM_MAC,
-				BPF_F_ADJ_ROOM_FIXED_GSO | (inner.type == bpf_htons(ETH_P_IPV6) ?
-								    BPF_F_ADJ_ROOM_DECAP_L3_IPV6 :
-								    BPF_F_ADJ_ROOM_DECAP_L3_IPV4)))
+	copy16(&inner, o + 1, sizeof(inner));
+	if (ctx_pull(skb, sizeof(*o), inner.type == bpf_htons(ETH_P_IPV6)))
 		return TCX_DROP;
-	eth = bytes_of(skb, sizeof(*eth));
+	eth = ctx_at(skb, 0, sizeof(*eth));
 	if (!eth)
 		return TCX_DROP;
-	move(eth, &inner, sizeof(inner));
+	copy16(eth, &inner, sizeof(inner));
 	return is_ip(&inner) ? bpf_redirect_peer(access_ifindex, 0) :
 			       bpf_redirect(access_ifindex, 0);
 }
