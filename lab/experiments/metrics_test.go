@@ -14,7 +14,7 @@ import (
 // without it nobody knows which way is better.
 func TestMetricsAreListed(t *testing.T) {
 	neither := []string{attack.Sent, attack.NotApplicable} // is better for being more or less
-	files, err := filepath.Glob("../experiment/*/testdata/*.json")
+	files, err := filepath.Glob("../experiment/*/testdata/*.json.gz")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recorded results, %v", len(files), err)
 	}

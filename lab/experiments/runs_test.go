@@ -56,7 +56,7 @@ func stored(t *testing.T, name string, change func(*result.Result)) string {
 	return dir
 }
 
-const slicesFile = "ab/testdata/slices.json"
+const slicesFile = "ab/testdata/slices.json.gz"
 
 // slower makes every figure of Selvage's TCP throughput worse.
 func slower(r *result.Result) {
@@ -213,7 +213,7 @@ func TestIndexCommand(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(stored(t, "cache/testdata/cache.json", func(r *result.Result) { r.Started = r.Started.AddDate(0, 0, i) }), dir); err != nil {
+		if err := os.Rename(stored(t, "cache/testdata/cache.json.gz", func(r *result.Result) { r.Started = r.Started.AddDate(0, 0, i) }), dir); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // recorded are the results that experiments have as testdata.
 func recorded(t *testing.T) map[string]result.Result {
 	t.Helper()
-	files, err := filepath.Glob("../experiment/*/testdata/*.json")
+	files, err := filepath.Glob("../experiment/*/testdata/*.json.gz")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recorded results, %v", len(files), err)
 	}

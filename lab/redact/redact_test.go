@@ -113,8 +113,8 @@ func TestAcrossResults(t *testing.T) {
 
 // Of recorded results all addresses go, and all figures stay.
 func TestRecorded(t *testing.T) {
-	files, err := filepath.Glob("../experiment/*/testdata/*.json")
-	files = append(files, "../experiment/egress/places/testdata/egress-places.json")
+	files, err := filepath.Glob("../experiment/*/testdata/*.json.gz")
+	files = append(files, "../experiment/egress/places/testdata/egress-places.json.gz")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recorded results, %v", len(files), err)
 	}

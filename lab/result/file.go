@@ -2,11 +2,13 @@ package result
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // Write writes r as indented JSON. It refuses a result of another schema than
@@ -55,14 +57,21 @@ func strict(data []byte, v any) error {
 	return dec.Decode(v)
 }
 
-// ReadFile reads the result in the named file; errors name the file.
+// ReadFile reads the result in the named file, which gzip has compressed if its name ends with .gz; errors
+// name the file.
 func ReadFile(name string) (Result, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return Result{}, fmt.Errorf("read result: %w", err)
 	}
 	defer f.Close()
-	r, err := Read(f)
+	var rd io.Reader = f
+	if strings.HasSuffix(name, ".gz") {
+		if rd, err = gzip.NewReader(f); err != nil {
+			return Result{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	r, err := Read(rd)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", name, err)
 	}

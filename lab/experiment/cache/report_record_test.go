@@ -14,7 +14,7 @@ import (
 // prototype. It stands in until a run has been recorded.
 func TestSynthesizeCache(t *testing.T) {
 	if !*experimenttest.Synthesize {
-		t.Skip("testdata/cache.json is there; -synthesize writes it anew")
+		t.Skip("testdata/cache.json.gz is there; -synthesize writes it anew")
 	}
 	experimenttest.Record(t, Experiment(), syntheticCache())
 }

@@ -3,7 +3,6 @@ package latency
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -18,18 +17,9 @@ import (
 // DESIGN.md's figures. It stands in until a run has been recorded.
 func TestSynthesizeLatency(t *testing.T) {
 	if !*experimenttest.Synthesize {
-		t.Skip("testdata/latency.json is there; -synthesize writes it anew")
+		t.Skip("testdata/latency.json.gz is there; -synthesize writes it anew")
 	}
-	f, err := os.Create("testdata/latency.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := result.Write(f, Experiment().Complete(syntheticLatency())); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	experimenttest.Record(t, Experiment(), syntheticLatency())
 }
 
 // wallModel is what one target's firewall costs.

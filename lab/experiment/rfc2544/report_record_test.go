@@ -15,7 +15,7 @@ import (
 // DESIGN.md's figures of a prototype. They stand in until runs have been recorded.
 func TestSynthesizeTransit(t *testing.T) {
 	if !*experimenttest.Synthesize {
-		t.Skip("testdata/rfc2544.json is there; -synthesize writes it anew")
+		t.Skip("testdata/rfc2544.json.gz is there; -synthesize writes it anew")
 	}
 	experimenttest.Record(t, Experiment(), syntheticTransit())
 }
