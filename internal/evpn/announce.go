@@ -63,13 +63,14 @@ func (st *macEntry) key(addr netip.Addr) Key {
 	return Key{Type: MACIP, RD: st.segment.rd, MAC: st.mac, Addr: addr}
 }
 
-// route is what is told of a host at a port. Link-local addresses are of the segment alone.
+// route is what is told of a host at a port. Others route to it only by an address in a network of the gateway: any host can
+// say that it has any address. Within the segment it may have others.
 func (st *macEntry) route(addr netip.Addr) Route {
 	s := st.segment
 	r := s.announced(st.key(addr))
 	r.Sequence, r.Sticky = st.local.sequence, st.local.static
 	r.ND = st.nd(addr)
-	if addr.IsValid() && !addr.IsLinkLocalUnicast() && s.router != nil && s.router.l3 != nil {
+	if s.isRouted(addr) && s.router.l3 != nil {
 		r.L3VNI, r.RouterMAC, r.Targets = s.router.vni, s.router.l3.MAC, s.l3Targets
 	}
 	return r

@@ -66,9 +66,9 @@ func (d *dirty) destination(r *router, prefix netip.Prefix) *destination {
 	return dest
 }
 
-// countHost notes in the segment's router that an address is at a port here.
+// countHost notes in the segment's router that an address is at a port here, if that leads to it.
 func (d *dirty) countHost(s *segment, addr netip.Addr, n int) {
-	if s.router != nil {
+	if s.isRouted(addr) {
 		d.destination(s.router, netip.PrefixFrom(addr, addr.BitLen())).hosts += n
 	}
 }

@@ -42,6 +42,7 @@ type router struct {
 	instance
 	l3           *overlay.L3 // nil without EVPN
 	networks     []netip.Prefix
+	places       places
 	uplinks      []uplink
 	announce     sources
 	destinations map[netip.Prefix]*destination
@@ -78,6 +79,8 @@ type instances struct {
 	targets  map[targetKey]*importers
 	first    map[netip.Addr]netip.Addr // addresses of remotes → the one that stands for all
 	teps     []netip.Addr
+	// endpoints are those of tunnels: of this edge and of remotes that are configured with a name.
+	endpoints map[netip.Addr]bool
 }
 
 // automaticTarget is the route target that the style makes of a VNI. A 4-octet AS is
@@ -107,15 +110,16 @@ func newInstances(e overlay.Edge) *instances {
 	}
 	in := &instances{
 		edge: e, segments: map[string]*segment{}, routers: map[string]*router{}, uplinks: map[string]*router{},
-		targets: map[targetKey]*importers{}, first: map[netip.Addr]netip.Addr{},
+		targets: map[targetKey]*importers{}, first: map[netip.Addr]netip.Addr{}, endpoints: map[netip.Addr]bool{},
 	}
 	for _, r := range e.Remotes {
 		for _, a := range r.Addrs {
-			in.first[a] = r.Addrs[0]
+			in.first[a], in.endpoints[a] = r.Addrs[0], true
 		}
 	}
 	for _, tep := range e.Underlay.Local() {
 		in.teps = append(in.teps, tep.Addr)
+		in.endpoints[tep.Addr] = true
 	}
 	for i, r := range e.Routers {
 		in.addRouter(i, r)
@@ -154,7 +158,7 @@ func (in *instances) nextHop(pinned []string) netip.Addr {
 func (in *instances) addRouter(order int, c overlay.Router) {
 	r := &router{
 		instance: instance{name: c.Name}, destinations: map[netip.Prefix]*destination{},
-		advertised: map[overlay.RouteSource][]netip.Prefix{}, remotes: newRemotes(),
+		advertised: map[overlay.RouteSource][]netip.Prefix{}, remotes: newRemotes(), places: newPlaces(in.edge, c, in.endpoints),
 	}
 	if c.L3 != nil && c.L3.EVPN != nil {
 		r.l3 = c.L3

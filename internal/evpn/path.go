@@ -54,6 +54,7 @@ const (
 	noGateway
 	noUplink
 	unreachable
+	connectedElsewhere
 )
 
 // differing is another edge's gateway.
@@ -79,6 +80,9 @@ func (in *instances) classify(p *path) {
 		if key, ok := wild(target); ok {
 			in.classifyFor(p, in.targets[key])
 		}
+	}
+	if p.router != nil && p.inRouter == fits {
+		p.inRouter = p.checkPlace()
 	}
 }
 

@@ -99,7 +99,7 @@ func (c chance) route() (netip.Addr, Route) {
 	vni := pick[uint32](c, 10, 10, 20)
 	switch kind := c.IntN(8); {
 	case kind < 4:
-		r.Key = Key{Type: MACIP, RD: rd, MAC: mac(byte(c.IntN(3) + 1)), Addr: pick(c, netip.Addr{}, addr("10.0.0.11"), addr("10.0.0.12"))}
+		r.Key = Key{Type: MACIP, RD: rd, MAC: mac(byte(c.IntN(3) + 1)), Addr: pick(c, netip.Addr{}, addr("10.0.0.11"), addr("10.0.0.12"), addr("10.9.0.9"), tor1)}
 		r.VNI, r.Targets = overlay.VNI(vni), []overlay.RouteTarget{overlay.ASTarget(pick[uint32](c, 65000, 65001), vni)}
 		r.Sequence, r.Sticky = uint32(c.IntN(4)), c.IntN(12) == 0
 		if r.Addr.IsValid() && c.IntN(2) == 0 {
@@ -140,7 +140,7 @@ func (c chance) quality(r *Route) {
 
 func (c chance) host() Host {
 	return Host{Segment: pick(c, "blue", "green", "plain"), MAC: mac(byte(c.IntN(3) + 1)),
-		Addr: pick(c, netip.Addr{}, netip.Addr{}, addr("10.0.0.11"), addr("10.0.0.12"))}
+		Addr: pick(c, netip.Addr{}, netip.Addr{}, addr("10.0.0.11"), addr("10.0.0.12"), addr("10.9.0.9"), tor1)}
 }
 
 func (c chance) neighbour() netip.Addr { return pick(c, rr1, rr1, rr2, tor1, tor2) }

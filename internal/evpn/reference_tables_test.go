@@ -118,7 +118,7 @@ func (r *reference) announceSegment(t tables, s overlay.Segment) {
 		for a := range p.addrs {
 			with := route
 			with.Addr = a
-			if l3 != nil {
+			if l3 != nil && s.Gateway.Addresses[0].Contains(a) {
 				with.L3VNI, with.RouterMAC = l3.VNI, l3.MAC
 				with.Targets = append(slices.Clone(targets), overlay.ASTarget(r.edge.BGP.AS, uint32(l3.VNI)))
 			}
@@ -135,7 +135,8 @@ func (r *reference) mine(c overlay.Router, p netip.Prefix) (from []overlay.Route
 		}
 	}
 	for _, s := range r.edge.Segments {
-		if s.EVPN != nil && s.Gateway != nil && s.Gateway.Router == c.Name && p.IsSingleIP() && r.here(s.Name, p.Addr()) {
+		if s.EVPN != nil && s.Gateway != nil && s.Gateway.Router == c.Name && p.IsSingleIP() &&
+			s.Gateway.Addresses[0].Contains(p.Addr()) && r.here(s.Name, p.Addr()) {
 			here = true
 		}
 	}

@@ -239,12 +239,34 @@ func (r *reference) router(h *received) (router string, prefix netip.Prefix, hop
 			vni = c.L3.VNI
 		}
 		if c.L3 == nil || c.L3.EVPN == nil || vni != c.L3.VNI || !prefix.IsValid() || h.RouterMAC == (overlay.MAC{}) ||
-			!r.imported(h.Targets, c.L3.EVPN.Import, c.L3.VNI) || !r.tunnelled(h, c.L3.Tunnel.Encapsulation) {
+			!r.imported(h.Targets, c.L3.EVPN.Import, c.L3.VNI) || !r.tunnelled(h, c.L3.Tunnel.Encapsulation) || r.isForeign(c, h) {
 			continue
 		}
 		return c.Name, prefix, overlay.NextHop{Remote: h.NextHop, MAC: h.RouterMAC}, true
 	}
 	return "", netip.Prefix{}, overlay.NextHop{}, false
+}
+
+// network is the segment with a gateway in whose network an address of c is.
+func (r *reference) network(c overlay.Router, a netip.Addr) *overlay.Segment {
+	for i, s := range r.edge.Segments {
+		if s.Gateway != nil && s.Gateway.Router == c.Name && slices.ContainsFunc(s.Gateway.Addresses, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return &r.edge.Segments[i]
+		}
+	}
+	return nil
+}
+
+// isForeign reports whether a host's address is another's: of a gateway, of hosts of another segment, or at an uplink.
+func (r *reference) isForeign(c overlay.Router, h *received) bool {
+	if h.Type != MACIP {
+		return false
+	}
+	if at := r.network(c, h.Addr); at != nil {
+		own := r.segment(h)
+		return at.Gateway.Addresses[0].Addr() == h.Addr || at.VNI != h.VNI && (own == nil || own.Name != at.Name)
+	}
+	return slices.ContainsFunc(c.Uplinks, func(u overlay.Uplink) bool { return u.Addresses[0].Contains(h.Addr) })
 }
 
 func (r *reference) all() (list []*received) {

@@ -211,8 +211,20 @@ func (x *explainer) whyUnfit(p *path, v verdict, i *instance, kind string, vni o
 	case unreachable:
 		return fmt.Sprintf("its next hop %s is on no network of router %s; have the neighbour set itself as the next hop",
 			p.NextHop, i.name), "next hop unreachable"
+	case connectedElsewhere:
+		return p.whyElsewhere(), "address connected elsewhere"
 	}
 	return "", ""
+}
+
+// whyElsewhere says what has the address of a host that is another's.
+func (p *path) whyElsewhere() string {
+	at, _ := p.router.places.find(p.Addr)
+	text := fmt.Sprintf("%s is %s, which is connected here", p.Addr, at.text)
+	if at.segment != "" {
+		text += fmt.Sprintf(", and the route is of another segment (VNI %d)", p.VNI)
+	}
+	return fmt.Sprintf("%s: a host at %s claims an address of others; guard its port there with allowed.addresses", text, p.remote)
 }
 
 func (x *explainer) whyOwn(p *path) (why, problem string) {
