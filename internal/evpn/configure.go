@@ -40,6 +40,7 @@ func (t *Table) configure(e overlay.Edge) {
 			t.adjIn.link(p, 1)
 		}
 	}
+	t.hosts.reconfigure(before.edge.BGP.Duplicates)
 	t.out = t.recompute()
 	t.onlyNew(&before, own)
 	t.out = merge(pending, t.out)

@@ -7,12 +7,15 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/selvage/selvage/internal/overlay"
 )
 
 // mobility is what is remembered of a MAC address that moved lately.
 type mobility struct {
 	moves  []time.Time
 	frozen bool
+	since  time.Time // of frozen
 	until  time.Time // zero: until it is thawed
 	// held are the addresses that a host at a port had while it was frozen; the zero one
 	// stands for the MAC address itself.
@@ -55,7 +58,7 @@ func (hs *hosts) countMove(st *macEntry) {
 	if m.frozen || limit.Moves == 0 || len(m.moves) < limit.Moves {
 		return
 	}
-	m.frozen, m.until = true, time.Time{}
+	m.frozen, m.since, m.until = true, hs.clock.now, time.Time{}
 	how := "until selvage bgp thaw " + st.segment.name + " " + st.mac.String()
 	if limit.Freeze > 0 {
 		m.until, how = hs.clock.now.Add(limit.Freeze), "for "+limit.Freeze.String()
@@ -63,6 +66,28 @@ func (hs *hosts) countMove(st *macEntry) {
 	hs.out.event(Event{What: "frozen", Segment: st.segment.name, MAC: st.mac,
 		Detail: fmt.Sprintf("%d moves within %s: two hosts have it, or one is seen in two places; it stays where it is %s",
 			len(m.moves), limit.Within, how)})
+}
+
+// reconfigure has what is frozen obey another configuration of duplicates.
+func (hs *hosts) reconfigure(was overlay.Duplicates) {
+	now := hs.in.edge.BGP.Duplicates
+	if now == was {
+		return
+	}
+	for _, s := range hs.in.segments {
+		for _, st := range s.moving {
+			switch m := st.mobility; {
+			case !m.frozen:
+			case now.Moves == 0:
+				hs.thaw(st)
+			case now.Freeze == 0:
+				m.until = time.Time{}
+			default:
+				m.until = m.since.Add(now.Freeze)
+				hs.thawInTime(st)
+			}
+		}
+	}
 }
 
 // thawInTime ends what is over by now.

@@ -174,6 +174,43 @@ func TestFrozenAfterFiveMoves(t *testing.T) {
 	}
 }
 
+// What is frozen obeys another configuration at once: of no freezing, or of another time.
+func TestFrozenObeysTheConfiguration(t *testing.T) {
+	freeze := func() *world {
+		w := newWorld(t, duplicates(0))
+		w.receive(rr1, host(mac(1), remote2))
+		w.flap(1)
+		w.flap(2)
+		w.appear(at("blue", mac(1)))
+		w.receive(rr1, host(mac(1), remote2).sequence(9))
+		w.events = nil
+		return w
+	}
+	w := freeze()
+	w.configure(duplicates(0))
+	w.happened()
+	off := duplicates(0)
+	off.BGP.Duplicates.Moves = 0
+	w.configure(off)
+	w.happened("thawed", "moved away")
+	w.is("stations", w.macEntries, "blue "+m1+": 192.0.2.8 false")
+
+	w = freeze()
+	began := w.now
+	w.now = w.now.Add(time.Minute)
+	w.configure(duplicates(time.Hour))
+	w.happened()
+	if moves := w.table.Moves(); len(moves) != 1 || moves[0].Until.Sub(began) > time.Hour {
+		t.Errorf("frozen an hour from %s: %+v", began, moves)
+	}
+	w.configure(duplicates(0))
+	if moves := w.table.Moves(); len(moves) != 1 || !moves[0].Until.IsZero() {
+		t.Errorf("frozen until it is thawed: %+v", moves)
+	}
+	w.configure(duplicates(time.Second))
+	w.happened("thawed", "moved away")
+}
+
 func TestFrozenElsewhere(t *testing.T) {
 	w := newWorld(t, duplicates(time.Minute))
 	w.appear(at("blue", mac(1)))
