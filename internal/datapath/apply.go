@@ -72,6 +72,7 @@ type plan struct {
 	options       map[uint32]uint32
 	allowedMACs   map[bpfAllowedMac]uint32
 	allowedAddrs  map[bpfAllowedAddr]uint32
+	allowed       map[uint32]*overlay.Allowed // by port
 	static        map[bpfFdbKey]uint32
 	neighbours    map[bpfNeighbourKey]overlay.MAC // static ones
 	routes        map[bpfRouteKey]bpfRoute
@@ -102,7 +103,7 @@ func newPlan(t fib.Tables) *plan {
 	return &plan{
 		ports: map[bpfPortKey]uint32{}, vnis: map[bpfVniKey]uint32{}, remotes: map[bpfRemoteKey]uint32{},
 		members: map[bpfMemberKey]uint32{}, teps: map[bpfPathKey]uint32{}, locals: map[bpfLocalKey]uint32{}, options: map[uint32]uint32{},
-		allowedMACs: map[bpfAllowedMac]uint32{}, allowedAddrs: map[bpfAllowedAddr]uint32{},
+		allowedMACs: map[bpfAllowedMac]uint32{}, allowedAddrs: map[bpfAllowedAddr]uint32{}, allowed: map[uint32]*overlay.Allowed{},
 		static: map[bpfFdbKey]uint32{}, neighbours: map[bpfNeighbourKey]overlay.MAC{},
 		routes: map[bpfRouteKey]bpfRoute{}, counts: map[uint32]uint32{}, hooks: map[hook]bool{},
 		touched: map[uint32]bool{}, evpn: map[uint32]bool{}, rerouted: map[uint32]bool{}, groups: map[uint32]bool{}, hops: map[uint16]bool{},
@@ -395,6 +396,7 @@ func (p *plan) allow(vport uint32, a *overlay.Allowed) {
 	if a == nil {
 		return
 	}
+	p.allowed[vport] = a
 	for _, mac := range a.MACs {
 		p.allowedMACs[bpfAllowedMac{Vport: vport, Mac: mac}] = 1
 	}

@@ -18,9 +18,9 @@ type keyRing struct {
 }
 
 func (li *Limits) keyRing(owner uint32, count bpfLimitedCount) (keyRing, error) {
-	var limits bpfLimits
-	if err := li.maps.OwnerLimits.Lookup(ownerIndex(owner), &limits); err != nil {
-		return keyRing{}, fmt.Errorf("read limits: %w", err)
+	limits, err := li.limits(owner)
+	if err != nil {
+		return keyRing{}, err
 	}
 	r := keyRing{
 		live: &li.usage(owner).Rings[count], slot: bpfLimitSlot{Owner: owner, Count: count},

@@ -69,9 +69,9 @@ func (li *Limits) LimitUsages() ([]LimitUsage, error) {
 }
 
 func (li *Limits) limitUsage(owner uint32) (LimitUsage, error) {
-	var limits bpfLimits
-	if err := li.maps.OwnerLimits.Lookup(ownerIndex(owner), &limits); err != nil {
-		return LimitUsage{}, fmt.Errorf("read limits: %w", err)
+	limits, err := li.limits(owner)
+	if err != nil {
+		return LimitUsage{}, err
 	}
 	usage := *li.usage(owner)
 	u := LimitUsage{Observe: limits.Observe != 0}

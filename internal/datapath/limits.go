@@ -100,6 +100,14 @@ func (li *Limits) putLimits(owner uint32, l overlay.Limits) error {
 	return nil
 }
 
+// limits are what the owner may take.
+func (li *Limits) limits(owner uint32) (l bpfLimits, err error) {
+	if err := li.maps.OwnerLimits.Lookup(ownerIndex(owner), &l); err != nil {
+		return l, fmt.Errorf("read limits: %w", err)
+	}
+	return l, nil
+}
+
 // remoteLimits are those of a remote: half of what it may teach, so that no remote has it all.
 func (li *Limits) remoteLimits() overlay.Limits {
 	half := func(count bpfLimitedCount) uint32 { return max(li.limitedTables[count]/2, 1) }

@@ -256,14 +256,18 @@ func deleteKeys[K any](m kernel.Map, unwanted []K, gone func(K) error) error {
 }
 
 // pruneFDB removes entries that point at what is no member of their segment any
-// more, static ones that are no longer configured, and those of BGP where it tells of
-// no hosts any more.
+// more, static ones that are no longer configured, those of BGP where it tells of
+// no hosts any more, and learned ones that may not be learned any more.
 func (ho *Hosts) pruneFDB(p *plan) error {
-	_, err := ho.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
+	admission, err := ho.admission(p)
+	if err != nil {
+		return err
+	}
+	_, err = ho.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
 		_, static := p.static[k]
-		return !ho.members[membership{k.Segment, e.Vport}] || isObsolete(e.Origin, static, p.evpn[k.Segment])
+		return !ho.members[membership{k.Segment, e.Vport}] || isObsolete(e.Origin, static, p.evpn[k.Segment]) || admission.refusesMAC(k, e)
 	})
-	return err
+	return errors.Join(err, trim(ho, ho.fdbTable()))
 }
 
 // takeMembers remembers who is a member of which segment from now on.
@@ -340,15 +344,21 @@ func deleteHost[K comparable, V any](ho *Hosts, t hostTable[K, V], k K, match fu
 }
 
 // pruneNeighbours removes those of segments that went and of ports and remotes that are no
-// members any more, static ones that are no longer configured, and those of BGP where it tells of
-// no hosts any more.
+// members any more, static ones that are no longer configured, those of BGP where it tells of
+// no hosts any more, and learned ones that may not be learned any more.
 func (ho *Hosts) pruneNeighbours(p *plan) error {
-	return ho.deleteNeighbours(func(k bpfNeighbourKey, n bpfNeighbour) bool {
+	admission, err := ho.admission(p)
+	if err != nil {
+		return err
+	}
+	err = ho.deleteNeighbours(func(k bpfNeighbourKey, n bpfNeighbour) bool {
 		_, segment := ho.numbers.names.segments[k.Segment]
 		_, static := p.neighbours[k]
 		learned := n.Origin == bpfHostOriginORIGIN_LEARNED
-		return !segment || learned && !ho.members[membership{k.Segment, n.Vport}] || isObsolete(n.Origin, static, p.evpn[k.Segment])
+		return !segment || learned && !ho.members[membership{k.Segment, n.Vport}] || isObsolete(n.Origin, static, p.evpn[k.Segment]) ||
+			admission.refusesNeighbour(k, n)
 	})
+	return errors.Join(err, trim(ho, ho.neighbourTable()))
 }
 
 // deleteNeighbours removes the neighbours that match.

@@ -30,8 +30,12 @@ func (e *edge) allProblems() []problem.Problem {
 // watchedProblems are those that nobody else tells of when they begin and end.
 func (e *edge) watchedProblems() []problem.Problem {
 	now := time.Now()
+	var frozen []problem.Problem
+	if e.state.config.FDB.Duplicates.Moves > 0 { // otherwise what was frozen is forgotten
+		frozen = e.hostEvents.Problems(now)
+	}
 	return slices.Concat(
-		e.offloads.Problems(e.state.config), e.hostEvents.Problems(now), e.loops.Problems(now), e.transactions.Problems(), e.listeners.Problems(now),
+		e.offloads.Problems(e.state.config), frozen, e.loops.Problems(now), e.transactions.Problems(), e.listeners.Problems(now),
 	)
 }
 

@@ -88,6 +88,8 @@ type Peering struct {
 	left   []rib.Place
 	logged []problem.Problem // at the last look
 	ports  []string          // likewise
+	// configured: hosts are to be looked for when the tables of another configuration are in force.
+	configured bool
 	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
 	nextLook time.Time
 }
@@ -154,6 +156,7 @@ func (p *Peering) Configure() {
 	default:
 		b.Configure(p.o.Edge.Configured())
 		p.LookHosts()
+		p.configured = true
 	}
 }
 
@@ -187,11 +190,16 @@ func (p *Peering) Merge() {
 	p.o.Edge.SetConfig(known.Edge())
 }
 
-// Applied lets BGP know that tables are in force which took so long to make.
+// Applied lets BGP know that tables are in force which took so long to make. Those of another configuration may have forgotten
+// hosts, which are withdrawn then.
 func (p *Peering) Applied(took time.Duration) {
 	p.OfferPrefixes()
 	if b := p.process.Load(); b != nil {
 		b.Applied(took, p.left)
+	}
+	if p.configured {
+		p.configured = false
+		p.LookHosts()
 	}
 }
 
