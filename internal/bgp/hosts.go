@@ -114,6 +114,7 @@ func (p *Process) appear(list []Host, now time.Time) {
 	if len(hosts) > 0 {
 		p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(hosts, nil, now) }), time.Time{})
 	}
+	p.claims.came(list)
 	if len(silent) > 0 {
 		p.problems.report(problemSolicit, p.o.Hosts.Solicit(silent))
 	}
@@ -133,6 +134,7 @@ func (p *Process) Look(ageing time.Duration) error {
 			now := p.o.Now()
 			p.act(p.state.change(func(t *evpn.Table) evpn.Changes { return t.Hosts(appeared, vanished, now) }), time.Time{})
 		}
+		p.claims.look(list)
 	})
 	var asked error
 	if late := idle(list, p.state.instances(), ageing); len(late) > 0 {

@@ -48,6 +48,7 @@ type Process struct {
 	complete  time.Time // when all neighbours were; zero: they are not
 	reported  map[string]map[overlay.RouteSource][]netip.Prefix
 	local     localHosts
+	claims    claimWatch
 	installer *installer
 	rateLimit rateLimit
 	burstGC   burstGC
@@ -69,6 +70,7 @@ func Start(o Options) *Process {
 		reported: make(map[string]map[overlay.RouteSource][]netip.Prefix), local: make(localHosts),
 		problems: problems{o.Events, make(map[string]bool)},
 	}
+	p.claims = claimWatch{p.state}
 	p.installer = newInstaller(o, p.state, p.problems)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel

@@ -30,6 +30,7 @@ type State struct {
 	moved     uint64 // hosts
 	updates   uint64 // received
 	overflows map[netip.Addr]overflow
+	claims    claims // replaced, never changed
 	spread    spread
 }
 
@@ -42,7 +43,7 @@ type overflow struct {
 func newState(o Options) *State {
 	return &State{
 		log: o.Log, table: evpn.NewTable(o.Edge), survey: survey{changed: true}, config: *o.Edge.BGP, segments: instances(o.Edge), settles: o.Settling,
-		overflows: make(map[netip.Addr]overflow), spread: newSpread(),
+		overflows: make(map[netip.Addr]overflow), claims: make(claims), spread: newSpread(),
 	}
 }
 

@@ -104,7 +104,7 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 	}
 	v.mu.Lock()
 	is, moves := v.surveyed(), v.table.Moves()
-	list = append(list, v.overflowProblems(now)...)
+	list = append(append(list, v.overflowProblems(now)...), v.claims.problems()...)
 	v.mu.Unlock()
 	for _, m := range moves {
 		if m.Frozen {

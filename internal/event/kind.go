@@ -27,6 +27,7 @@ const (
 	PortRemoved      Kind = "port-removed"
 	PortCut          Kind = "port-cut"
 	PortThawed       Kind = "port-thawed"
+	PortClaim        Kind = "port-claim"
 	PathUp           Kind = "path-up"
 	PathDown         Kind = "path-down"
 	BFDState         Kind = "bfd-state"
@@ -90,6 +91,7 @@ func Kinds() []About {
 		{PortRemoved, "port", "A port was removed from the configuration.", false},
 		{PortCut, "port", "A port is cut off from floods, as its segment has a loop.", true},
 		{PortThawed, "port", "A port that was cut off is back: its loop is gone.", true},
+		{PortClaim, "port", "A host at a port claims an address outside the networks of its segment, to which no route leads. `owner` says what has it here.", true},
 		{PathUp, "remote", "A path to a remote is in use again.", false},
 		{PathDown, "remote", "A path to a remote is out of use. `found` says by what: bfd, next-hop or link.", false},
 		{BFDState, "remote", "A BFD session with a remote changed its state.", false},
