@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
@@ -77,6 +79,9 @@ func TestEVPNRouting(t *testing.T) {
 			for _, d := range append(harness.Ways(n.guests["green1"], n.guests["blue2"]), harness.Ways(n.guests["red1"], n.guests["red2"])...) {
 				n.Once("TCP from "+d.Name, func() error { return harness.Transfer(d, 2_000_000) })
 			}
+			if c.l3 != 0 {
+				t.Run("Claim", func(t *testing.T) { n.sub(t).claim() })
+			}
 			t.Run("Move", func(t *testing.T) { n.sub(t).moveThere() })
 			t.Run("Withdraw", func(t *testing.T) { n.sub(t).withdraw() })
 		})
@@ -116,6 +121,59 @@ func (n *fabric) prefixesKnown() {
 		}
 		return err
 	})
+}
+
+// claim: a guest says that it has a server on the Internet, and a host of a segment that its edge does not have. No route leads to
+// it, and it is forgotten when its port is guarded.
+func (n *fabric) claim() {
+	n.T.Helper()
+	green, blue := n.guests["green1"], n.guests["blue3"]
+	claimed := []netip.Addr{netip.MustParseAddr("198.51.100.77"), blue.Addr(4)}
+	for _, a := range claimed {
+		n.Must(green.AddAddr(topo.EndName, netip.PrefixFrom(a, a.BitLen())))
+		_, _ = green.Output(n.Ctx, "ping", "-c1", "-W1", "-I", a.String(), harness.SubnetAddr(green.Subnet, 99, 4).String()) // asks who has that
+		n.Fact(fmt.Sprintf("edge1 tells the segment alone of %s", a), func() error {
+			return n.advertises(a, func(r api.BGPRouteInfo) bool { return r.L3VNI == 0 })
+		})
+	}
+	n.Fact("edge1 names the port", func() error {
+		status, err := n.Ask("edge1").Status(n.Ctx)
+		if text := strings.Join(problem.Texts(status.Problems), "; "); err == nil && !strings.Contains(text, "port green1: ") {
+			err = errors.New(text)
+		}
+		return err
+	})
+	n.Once("edge3 has no route to the server", func() error {
+		if n.routedTo(3, netip.PrefixFrom(claimed[0], 32), n.edge(1).TEP) == nil {
+			return errors.New("it has one by edge1")
+		}
+		return nil
+	})
+	n.hasRoute(1, netip.PrefixFrom(blue.Addr(4), 32), 3)
+	n.Once("red1 reaches the host", func() error { return harness.Ping(n.Ctx, n.guests["red1"].Host, blue.Addr(4)) })
+
+	n.rewritten(1, "interface: green1, segment: green", `interface: green1, segment: green, allowed: {addresses: [10.2.0.0/24, "fd00:2::/64"]}`)
+	for _, a := range claimed {
+		n.Fact(fmt.Sprintf("edge1 has forgotten %s", a), func() error {
+			if n.advertises(a, func(api.BGPRouteInfo) bool { return true }) == nil {
+				return errors.New("it tells of it")
+			}
+			return nil
+		})
+		n.Must(green.DelAddr(topo.EndName, netip.PrefixFrom(a, a.BitLen())))
+	}
+	n.NoProblems("edge1")
+}
+
+// advertises says whether edge1 advertises an address as is says.
+func (n *fabric) advertises(a netip.Addr, is func(api.BGPRouteInfo) bool) error {
+	routes, err := n.api(1).BGP().Routes(n.Ctx, api.BGPRouteQuery{Type: api.BGPRouteMAC, Addr: netip.PrefixFrom(a, a.BitLen())})
+	for _, r := range routes {
+		if r.Neighbour == "" && is(r) {
+			return err
+		}
+	}
+	return errors.Join(fmt.Errorf("%+v", routes), err)
 }
 
 // moveThere: a host moves between ours and the kernel while connections live.
