@@ -18,8 +18,10 @@ type EgressInfo struct {
 	// Failovers are the last changes of gateways' states, the oldest first.
 	Failovers   []Failover        `json:"failovers"`
 	Replication []ReplicationInfo `json:"replication"`
-	Drain       *DrainInfo        `json:"drain,omitempty"` // of this edge, while it is asked for
-	Problems    []problem.Problem `json:"problems"`
+	// Refused are connections of replication that did not become one.
+	Refused  []RefusedInfo     `json:"replication_refused,omitempty"`
+	Drain    *DrainInfo        `json:"drain,omitempty"` // of this edge, while it is asked for
+	Problems []problem.Problem `json:"problems"`
 }
 
 // NATUse is translation at a glance.
@@ -100,6 +102,12 @@ type Failover struct {
 	// here, nil when none did.
 	Announced *time.Time `json:"announced,omitempty"`
 	Addresses int        `json:"addresses"` // that came here
+}
+
+// RefusedInfo is how many connections of replication were refused for one reason.
+type RefusedInfo struct {
+	Why         string `json:"why"`
+	Connections uint64 `json:"connections"`
 }
 
 // ReplicationInfo is a connection that tells another gateway of sessions.

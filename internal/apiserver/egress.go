@@ -37,6 +37,11 @@ func (d documents) egress() (api.EgressInfo, error) {
 			Policies: []api.EgressPolicyInfo{}, Groups: []api.GatewayGroupInfo{}, Failovers: append([]api.Failover{}, v.Failovers...),
 			Replication: e.Replication.Info(e.Config), Problems: append([]problem.Problem{}, v.Problems...),
 		}
+		for _, r := range e.Replication.Refused() {
+			if r.Connections > 0 {
+				info.Refused = append(info.Refused, r)
+			}
+		}
 		info.Problems = append(info.Problems, e.NAT.Problems...)
 		if v.Drain != nil {
 			info.Drain = &api.DrainInfo{Asked: v.Drain.Asked, Deadline: v.Drain.Deadline, Done: v.Drain.Done}

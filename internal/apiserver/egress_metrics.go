@@ -86,4 +86,8 @@ func replicationMetrics(e *State, p *metrics.Page) {
 			p.Count(m.value(r), "gateway", r.Gateway.String())
 		}
 	}
+	p.Family(metrics.Counter, "selvage_replication_refused_total", "Connections of replication that were refused, by reason.")
+	for _, r := range e.Replication.Refused() {
+		p.Count(r.Connections, "reason", r.Why)
+	}
 }

@@ -228,6 +228,7 @@ type Gateways interface {
 // Replication is that of NAT sessions.
 type Replication interface {
 	Info(config overlay.Edge) []api.ReplicationInfo
+	Refused() []api.RefusedInfo
 	LogLost() uint64
 }
 

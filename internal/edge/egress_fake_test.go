@@ -243,5 +243,7 @@ func (r fakeReplication) States() map[replica.ID]replica.State {
 	return maps.Clone(r.w.exits.states)
 }
 
+func (r fakeReplication) Refused() map[replica.Refusal]uint64 { return nil }
+
 func (r fakeReplication) Changed() <-chan struct{} { return r.w.exits.replicate }
 func (r fakeReplication) Close() error             { return r.w.call("close replication") }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -21,6 +22,8 @@ import (
 type Replicator interface {
 	Set(links []replica.Link) error
 	States() map[replica.ID]replica.State
+	// Refused counts connections that were refused.
+	Refused() map[replica.Refusal]uint64
 	Changed() <-chan struct{}
 	Close() error
 	Teller
@@ -141,14 +144,32 @@ func (p *Replication) Info(e overlay.Edge) []api.ReplicationInfo {
 	return list
 }
 
+// Refused counts the connections that were refused, by each reason that there is.
+func (p *Replication) Refused() []api.RefusedInfo {
+	r := p.replicator()
+	if r == nil {
+		return nil
+	}
+	counts := r.Refused()
+	var list []api.RefusedInfo
+	for _, why := range replica.Refusals() {
+		list = append(list, api.RefusedInfo{Why: string(why), Connections: counts[why]})
+	}
+	return list
+}
+
 // Problems are links that do not work though the other gateway is there, and gateways that are
 // configured differently.
 func (p *Replication) Problems(e overlay.Edge, all map[netip.Addr]Status, now time.Time) (problems []problem.Problem) {
+	states := p.States()
 	for _, l := range p.Info(e) {
 		if !l.Connected && now.Sub(l.Since) > Patience && all[l.Gateway].State != nat.Gone {
+			advice := fmt.Sprintf(": check TCP port %d between both", l.Port)
+			if states[replica.ID{Remote: l.Gateway, Port: l.Port}].Refusal != "" {
+				advice = "" // they reach each other
+			}
 			problems = append(problems, problem.Warning(
-				"egress: sessions are not replicated with %s, so its connections would not survive its failure: %s: check TCP port %d between both",
-				Name(e, l.Gateway), l.Why, l.Port))
+				"egress: sessions are not replicated with %s, so its connections would not survive its failure: %s%s", Name(e, l.Gateway), l.Why, advice))
 		}
 		for _, what := range l.Differs {
 			problems = append(problems, problem.Warning("egress: gateway %s has another configuration of %s, so both or none of them may own an address: "+

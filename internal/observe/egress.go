@@ -21,8 +21,8 @@ func Egress(w Writer, e api.EgressInfo) error {
 			return err
 		}
 	}
-	parts := []func(Writer, api.EgressInfo) error{egressAddresses, egressSources, replications, failovers}
-	for i, n := range []int{addressCount(e), len(e.Groups), len(e.Replication), len(e.Failovers)} {
+	parts := []func(Writer, api.EgressInfo) error{egressAddresses, egressSources, replications, refusedConnections, failovers}
+	for i, n := range []int{addressCount(e), len(e.Groups), len(e.Replication), len(e.Refused), len(e.Failovers)} {
 		if n == 0 {
 			continue
 		}
@@ -153,6 +153,10 @@ func egressSources(w Writer, e api.EgressInfo) error {
 		}
 		return []any{r.policy, r.Family, percent(r.Share), by}
 	})
+}
+
+func refusedConnections(w Writer, e api.EgressInfo) error {
+	return table(w, "REFUSED CONNECTIONS", e.Refused, func(r api.RefusedInfo) []any { return []any{r.Why, count(r.Connections)} })
 }
 
 func replications(w Writer, e api.EgressInfo) error {

@@ -38,6 +38,7 @@ func egress() api.EgressInfo {
 			{Gateway: remote, Port: 49789, Connected: true, Synced: true, Since: started, Sent: 123_456, Received: 7, Conflicts: 1},
 			{Gateway: netip.MustParseAddr("2001:db8::3"), Port: 49789, Since: started, Why: "connection refused", Resyncs: 2},
 		},
+		Refused:  []api.RefusedInfo{{Why: "unknown-address", Connections: 1234}, {Why: "other-key", Connections: 1}},
 		Drain:    &api.DrainInfo{Asked: started, Deadline: started.Add(5 * time.Minute), Active: &active},
 		Problems: []problem.Problem{problem.Warning("egress: one gateway of group gws is left")},
 	}

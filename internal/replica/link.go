@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,27 +23,36 @@ const (
 	dialTimeout  = 2 * time.Second
 	// Between tries to connect: doubled each time, and what chance makes of it.
 	firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
-	// shakesMost bounds the connections that have not proven who they are.
-	shakesMost = 16
+	// shakesMost bounds the connections that have not proven who they are, shakesOfOne those from one address.
+	shakesMost, shakesOfOne = 16, 4
+	// reportEvery is the least time between two lines that say why a link has no connection.
+	reportEvery = 10 * time.Second
 )
 
 // link is a Link with its connection, as long as it has one.
 type link struct {
 	Link
+	tls    *tls.Config
 	ctx    context.Context
 	cancel context.CancelFunc
 	owned  sync.WaitGroup
 
-	mu    sync.Mutex
-	now   *session
-	state State // but for the counters of now
-	parts map[string]Part
-	other map[string]Part // of the other end, as it said last
+	mu       sync.Mutex
+	now      *session
+	state    State // but for the counters of now
+	parts    map[string]Part
+	other    map[string]Part // of the other end, as it said last
+	logged   string          // why there is no connection, in the last line about it
+	loggedAt time.Time
 }
 
 // open makes a link, which dials if that is this end's part.
-func (r *Replicator) open(want Link) *link {
-	l := &link{Link: want, parts: want.Parts, state: State{Since: time.Now(), Why: "not yet tried"}}
+func (r *Replicator) open(want Link) (*link, error) {
+	config, err := tlsConfig(want)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{Link: want, tls: config, parts: want.Parts, state: State{Since: time.Now(), Why: "not yet tried"}}
 	if !want.dials() {
 		l.state.Why = "the other gateway, which is to open it, has not"
 	}
@@ -50,7 +60,7 @@ func (r *Replicator) open(want Link) *link {
 	if want.dials() {
 		l.owned.Go(func() { r.dial(l) })
 	}
-	return l
+	return l, nil
 }
 
 // end ends the link and waits for what it runs.
@@ -84,7 +94,8 @@ func (l *link) attach(s *session) {
 	l.mu.Lock()
 	was := l.now
 	l.now, l.other = s, nil
-	l.state.Connected, l.state.Since, l.state.Why = true, time.Now(), ""
+	l.state.Connected, l.state.Since, l.state.Why, l.state.Refusal = true, time.Now(), "", ""
+	l.logged = ""
 	l.mu.Unlock()
 	if was != nil {
 		was.cut(errors.New("the other end opened another connection"))
@@ -107,13 +118,14 @@ func (l *link) detach(s *session, why error) {
 			s.r.Log.Warn("sessions are not replicated any more", event.Is(event.SyncDown), "gateway", l.Remote, "port", l.Port, "why", fmt.Sprint(why))
 		}
 		l.explain(why)
+		l.logged, l.loggedAt = l.state.Why, time.Now()
 	}
 }
 
 // explain keeps why there is no connection; mu is held.
 func (l *link) explain(why error) {
 	if why != nil {
-		l.state.Why = why.Error()
+		l.state.Why, l.state.Refusal = why.Error(), refusalOf(why)
 	}
 }
 
@@ -138,7 +150,7 @@ func (r *Replicator) dial(l *link) {
 		if err == nil {
 			began := time.Now()
 			done := make(chan error, 1)
-			go func() { done <- r.connect(l.ctx, l, c, false) }() // on a thread that is not bound to this goroutine
+			go func() { done <- r.connect(l.ctx, l, c, func() {}) }() // on a thread that is not bound to this goroutine
 			if err = <-done; time.Since(began) > shakeTimeout {
 				pause = firstPause
 			}
@@ -152,17 +164,20 @@ func (r *Replicator) dial(l *link) {
 	}
 }
 
-// report logs why the link has no connection, when that is news.
+// report keeps why the link has no connection, and logs it when that is news. What happens to another connection
+// while there is one is not.
 func (r *Replicator) report(l *link, err error) {
 	if err == nil || l.ctx.Err() != nil {
 		return
 	}
 	l.mu.Lock()
-	was := l.state.Why
+	defer l.mu.Unlock()
+	if l.now != nil {
+		return
+	}
 	l.explain(err)
-	now := l.state.Why
-	l.mu.Unlock()
-	if was != now {
+	if now := time.Now(); l.state.Why != l.logged && now.Sub(l.loggedAt) >= reportEvery {
+		l.logged, l.loggedAt = l.state.Why, now
 		r.Log.Warn("replication of sessions", "gateway", l.Remote, "port", l.Port, "err", err)
 	}
 }
@@ -230,7 +245,7 @@ func (r *Replicator) listenAt(at netip.AddrPort) error {
 func (r *Replicator) accept(ctx context.Context, from net.Listener, at netip.AddrPort) {
 	var owned sync.WaitGroup
 	defer owned.Wait()
-	shaking := make(chan struct{}, shakesMost)
+	shaking := gate{from: map[netip.Addr]int{}}
 	for {
 		c, err := from.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -244,41 +259,40 @@ func (r *Replicator) accept(ctx context.Context, from net.Listener, at netip.Add
 			}
 			continue
 		}
-		l := r.linkOf(c, at)
-		select {
-		case shaking <- struct{}{}:
-		default:
-			l = nil
-		}
-		if l == nil {
-			c.Close()
+		from, l := r.linkOf(c, at)
+		switch {
+		case l == nil:
+			r.refuse(c, from, UnknownAddress)
+			continue
+		case !shaking.enter(from):
+			r.refuse(c, from, TooMany)
 			continue
 		}
 		owned.Go(func() {
-			release := sync.OnceFunc(func() { <-shaking })
-			defer release()
-			time.AfterFunc(shakeTimeout, release)
+			leave := sync.OnceFunc(func() { shaking.leave(from) })
+			defer leave()
 			both, stop := context.WithCancel(l.ctx)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
-			r.report(l, r.connect(both, l, c, true))
+			r.report(l, r.connect(both, l, c, leave))
 		})
 	}
 }
 
-// linkOf is the link that a connection may be of.
-func (r *Replicator) linkOf(c net.Conn, at netip.AddrPort) *link {
+// linkOf is where a connection is from, and the link that it may belong to.
+func (r *Replicator) linkOf(c net.Conn, at netip.AddrPort) (from netip.Addr, l *link) {
 	peer, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return nil
+		return from, nil
 	}
+	from = peer.AddrPort().Addr().Unmap()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.links[ID{peer.AddrPort().Addr().Unmap(), at.Port()}]
+	l = r.links[ID{from, at.Port()}]
 	if l == nil || l.dials() || l.Local != at.Addr() {
-		return nil
+		return from, nil
 	}
-	return l
+	return from, l
 }
 
 // freebind lets an address be used before the host has it.

@@ -75,10 +75,10 @@ func (l *link) setParts(parts map[string]Part) {
 	s.wake()
 }
 
-// writeParts tells the other end of the parts, where it was not told and takes them.
+// writeParts tells the other end of the parts, where it was not told.
 func (s *session) writeParts() error {
 	s.mu.Lock()
-	tell := s.tell && s.other.takesParts
+	tell := s.tell
 	s.tell = false
 	s.mu.Unlock()
 	if !tell {

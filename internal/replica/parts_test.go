@@ -1,10 +1,8 @@
 package replica
 
 import (
-	"net"
 	"slices"
 	"testing"
-	"time"
 )
 
 // linkParts links g with another, with parts by name.
@@ -38,28 +36,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// A build that does not know parts is told of none, and one that knows other ones is not compared.
+// Parts of a later build are not compared.
 func TestPartsOfOtherBuilds(t *testing.T) {
-	near, far := net.Pipe()
-	defer near.Close()
-	l := Link{Local: loopback(1), Remote: loopback(2), Port: 1, Parts: map[string]Part{"group g": {1}}}
-	go func() {
-		defer far.Close()
-		if _, err := expect(far, kindHello); err == nil {
-			_ = writeFrame(far, nil, kindHello, hello{recordLen: testLen, records: 1, flags: helloListen, nonce: [nonceLen]byte{1}}.marshal())
-		}
-	}()
-	if err := near.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	other, err := shake(near, l, Format{testLen, 1}, false)
-	if err != nil || other.takesParts {
-		t.Fatalf("the former build takes parts: %t, %v", other.takesParts, err)
-	}
-	s := newSession(nil, &link{Link: l, parts: l.Parts}, near, other)
-	if err := s.writeParts(); err != nil { // the pipe is closed: a frame would be an error
-		t.Errorf("it is told of parts: %v", err)
-	}
 	parts, err := parseParts([]byte{descriptionVersion + 1, 200})
 	if parts != nil || err != nil {
 		t.Errorf("of a later build: %v, %v", parts, err)

@@ -4,8 +4,8 @@
 // Its one invariant: what a gateway got from another is, once they are synchronised, all that
 // the other had, less what is on its way: one that is too slow, or missed something, is cut
 // off and told everything again. It carries records as bytes and knows nothing of what is in
-// them. With a key both ends prove that they have it and each frame is authenticated, but
-// nothing is encrypted: do not use it across networks that others may read.
+// them. Connections are TLS 1.3, by certificates that both ends derive from the key of the
+// configuration. Do not use it without a key where others reach the port: they would be believed.
 package replica
 
 import (
@@ -26,7 +26,7 @@ import (
 type Link struct {
 	Local, Remote netip.Addr
 	Port          uint16
-	Key           []byte // nil: no authentication
+	Key           []byte // nil: whoever reaches the port is believed
 	// Parts are hashes of what both ends have to be configured with alike, by its name.
 	Parts map[string]Part
 }
@@ -74,6 +74,8 @@ type State struct {
 	// Synced says that the other end has sent all that it had when the connection began.
 	Synced bool
 	Why    string // it is not connected
+	// Refusal is that of the last handshake, "" unless it is Why.
+	Refusal Refusal
 	// Differs are the names of parts that are others at the other end, in order.
 	Differs []string
 	// Sent and Received count records, Resyncs the connections that were cut because the
@@ -100,6 +102,8 @@ type Replicator struct {
 	links     map[ID]*link
 	listeners map[netip.AddrPort]*listener
 	closed    bool
+	refusals  map[Refusal]uint64
+	strangers time.Time // when a line about them was logged
 
 	changed   chan struct{}
 	snapshots sync.Mutex // one is read at a time: each walks all sessions
@@ -111,7 +115,10 @@ func New(o Options) (*Replicator, error) {
 	if o.Format.Len <= 0 || o.Format.Len*recordsMost > maxPayload {
 		return nil, fmt.Errorf("replicate sessions: records of %d bytes", o.Format.Len)
 	}
-	return &Replicator{Options: o, most: queueMost, links: map[ID]*link{}, listeners: map[netip.AddrPort]*listener{}, changed: make(chan struct{}, 1)}, nil
+	return &Replicator{
+		Options: o, most: queueMost, links: map[ID]*link{}, listeners: map[netip.AddrPort]*listener{},
+		refusals: map[Refusal]uint64{}, changed: make(chan struct{}, 1),
+	}, nil
 }
 
 // Close ends all links.
@@ -162,16 +169,22 @@ func (r *Replicator) set(links []Link) error {
 	for _, gone := range r.drop(wanted) {
 		gone.end()
 	}
+	var errs []error
 	r.mu.Lock()
 	for _, id := range slices.SortedFunc(maps.Keys(wanted), ID.compare) {
-		if l := r.links[id]; l == nil {
-			r.links[id] = r.open(wanted[id])
-		} else {
+		if l := r.links[id]; l != nil {
 			l.setParts(wanted[id].Parts)
+			continue
 		}
+		l, err := r.open(wanted[id])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("replication of sessions with %s: %w", id, err))
+			continue
+		}
+		r.links[id] = l
 	}
 	r.mu.Unlock()
-	return r.listen(links)
+	return errors.Join(append(errs, r.listen(links))...)
 }
 
 func (id ID) compare(o ID) int {
@@ -227,22 +240,28 @@ func (r *Replicator) notify() {
 	}
 }
 
-// connect serves a connection of l until it ends or ctx does.
-func (r *Replicator) connect(ctx context.Context, l *link, c net.Conn, listens bool) error {
+// connect serves a connection of l until it ends or ctx does. It calls shaken when the handshake is over, whatever its end.
+func (r *Replicator) connect(ctx context.Context, l *link, c net.Conn, shaken func()) error {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	if err := c.SetDeadline(time.Now().Add(shakeTimeout)); err != nil {
-		return err
-	}
-	other, err := shake(c, l.Link, r.Format, listens)
+	conn, err := shake(c, l.tls, r.Format, !l.dials())
+	shaken()
 	if err != nil {
+		if ctx.Err() == nil {
+			r.countRefused(refusalOf(err))
+		}
 		return err
 	}
-	s := newSession(r, l, c, other)
+	return r.serve(l, conn)
+}
+
+// serve exchanges records over a connection whose ends know each other.
+func (r *Replicator) serve(l *link, c net.Conn) error {
+	s := newSession(r, l, c)
 	l.attach(s)
 	r.notify()
-	err = s.run()
+	err := s.run()
 	l.detach(s, err)
 	r.notify()
 	return err

@@ -25,10 +25,9 @@ const (
 // session is a connection whose ends know each other. What is queued from its beginning on
 // is sent behind the snapshot, so nothing is overtaken.
 type session struct {
-	r     *Replicator
-	link  *link
-	conn  net.Conn
-	other peer
+	r    *Replicator
+	link *link
+	conn net.Conn
 
 	sending        sync.Mutex // one frame
 	synced         atomic.Bool
@@ -49,8 +48,8 @@ type batch struct {
 	records []byte
 }
 
-func newSession(r *Replicator, l *link, c net.Conn, other peer) *session {
-	return &session{r: r, link: l, conn: c, other: other, tell: true, more: make(chan struct{}, 1)}
+func newSession(r *Replicator, l *link, c net.Conn) *session {
+	return &session{r: r, link: l, conn: c, tell: true, more: make(chan struct{}, 1)}
 }
 
 // cut ends the session for a reason.
@@ -222,18 +221,18 @@ func (s *session) send(k kind, payload []byte) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(silence)); err != nil {
 		return err
 	}
-	return writeFrame(s.conn, s.other.out, k, payload)
+	return writeFrame(s.conn, k, payload)
 }
 
 // read obeys what the other end sends.
 func (s *session) read() error {
 	from := bufio.NewReaderSize(s.conn, 64<<10)
-	buffer := make([]byte, recordsMost*s.r.Format.Len+macLen)
+	buffer := make([]byte, recordsMost*s.r.Format.Len)
 	for {
 		if err := s.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return err
 		}
-		k, payload, err := readFrame(from, s.other.in, buffer)
+		k, payload, err := readFrame(from, buffer)
 		if errors.Is(err, io.EOF) {
 			return errors.New("the other gateway closed the connection")
 		}
