@@ -40,7 +40,7 @@ type NATTables interface {
 	// NATSweep has sessions expire, and counts the others.
 	NATSweep() (datapath.NATGCStats, error)
 	// PortUsages are the fullest, so many at most.
-	PortUsages(most int) ([]datapath.PortUsage, error)
+	PortUsages(most, least int) ([]datapath.PortUsage, error)
 	Drops() ([]datapath.Drop, error)
 	Events() (map[string]uint64, error)
 }
@@ -124,7 +124,7 @@ func (g *NATReading) read(tables NATTables) (err error) {
 		return err
 	}
 	g.SweptAt = time.Now()
-	if g.Fullest, err = tables.PortUsages(mostPortUsages); err != nil {
+	if g.Fullest, err = tables.PortUsages(mostPortUsages, fewPlaces); err != nil {
 		return err
 	}
 	drops, err := tables.Drops()

@@ -50,6 +50,32 @@ func TestNATAlarms(t *testing.T) {
 	}
 }
 
+// A share of few places is no alarm: one GRE client has all that its address offers, and a port that may have one half-open
+// connection has one. What finds no room is another alarm.
+func TestFewPlacesAreNoAlarm(t *testing.T) {
+	egress := netip.MustParseAddr("203.0.113.10")
+	nat := NATReading{known: true, Fullest: []datapath.PortUsage{
+		{Policy: "uplink/wan", Proto: 47, Egress: egress, Used: 1, Size: 1}, {Policy: "web", Proto: 6, Egress: egress, Used: 4, Size: 4},
+	}}
+	if nat.evaluate(NATReading{known: true}, overlay.Egress{NATSessions: 1000}); len(nat.Problems) != 0 {
+		t.Errorf("NAT: %q", nat.Problems)
+	}
+	fw := FirewallReading{GCStats: datapath.GCStats{HalfOpens: map[string]datapath.HalfOpen{"p0": {In: 1, Limit: 1}}}}
+	if fw.evaluate(FirewallReading{}, overlay.Firewall{}); len(fw.Problems) != 0 {
+		t.Errorf("firewall: %q", fw.Problems)
+	}
+}
+
+// Usages of few places do not stand before those that are watched.
+func TestFullestAreWatched(t *testing.T) {
+	from := &translator{}
+	n := NewNAT(Options{Log: slog.New(slog.DiscardHandler), Report: func(string, error) {}}, from)
+	n.sweep()
+	if from.asked != fewPlaces {
+		t.Errorf("asked for usages of %d places at least, want %d", from.asked, fewPlaces)
+	}
+}
+
 // A table that makes room by dropping sessions early is an alarm that says how many, while it does so.
 func TestNATEarlyDropAlarm(t *testing.T) {
 	was := NATReading{known: true, events: map[string]uint64{eventEarlyDropped: 4}}
@@ -70,6 +96,7 @@ type translator struct {
 	failing  error
 	none     bool
 	swept    int
+	asked    int // least size of the usages that were asked for
 }
 
 func (n *translator) WithNAT(do func(overlay.Egress, NATTables) error) (bool, error) {
@@ -86,9 +113,12 @@ func (n *translator) Swept() { n.swept++ }
 func (n *translator) NATSweep() (datapath.NATGCStats, error) {
 	return datapath.NATGCStats{Sessions: n.sessions}, n.failing
 }
-func (n *translator) PortUsages(int) ([]datapath.PortUsage, error) { return nil, nil }
-func (n *translator) Drops() ([]datapath.Drop, error)              { return nil, nil }
-func (n *translator) Events() (map[string]uint64, error)           { return nil, nil }
+func (n *translator) PortUsages(_, least int) ([]datapath.PortUsage, error) {
+	n.asked = least
+	return nil, nil
+}
+func (n *translator) Drops() ([]datapath.Drop, error)    { return nil, nil }
+func (n *translator) Events() (map[string]uint64, error) { return nil, nil }
 
 // A sweep that fails leaves what the one before saw, and is a fault; when NAT is taken away nothing is left of it.
 func TestNATSweep(t *testing.T) {

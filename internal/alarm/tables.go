@@ -8,8 +8,12 @@ type Tables struct {
 	pressed  map[string]bool // what is too full
 }
 
+// fewPlaces is the size below which a share says nothing: all of one or two places in use is their ordinary state. What
+// finds no room there is an alarm of its own.
+const fewPlaces = 10
+
 // Fills reports whether something is too full: from a share of its size on, and until it is
-// below another one when it was before.
+// below another one when it was before. What has few places never is.
 func (a *Tables) Fills(was Tables, what string, used, size int, limit, end float64) bool {
 	if was.pressed[what] {
 		limit = end
@@ -17,7 +21,7 @@ func (a *Tables) Fills(was Tables, what string, used, size int, limit, end float
 	if a.pressed == nil {
 		a.pressed = make(map[string]bool)
 	}
-	a.pressed[what] = size > 0 && float64(used) >= limit*float64(size)
+	a.pressed[what] = size >= fewPlaces && float64(used) >= limit*float64(size)
 	return a.pressed[what]
 }
 

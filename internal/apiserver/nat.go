@@ -116,7 +116,7 @@ func (d documents) portUsage(v url.Values) ([]api.PortUsageInfo, error) {
 		if e.Config.Egress == nil {
 			return nil, noEgress()
 		}
-		pressures, err := e.DataPath.Egress.PortUsages(cmp.Or(most, portUsageMost))
+		pressures, err := e.DataPath.Egress.PortUsages(cmp.Or(most, portUsageMost), 0)
 		list := make([]api.PortUsageInfo, 0, len(pressures))
 		for _, p := range pressures {
 			list = append(list, api.PortUsageInfo{

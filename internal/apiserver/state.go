@@ -136,7 +136,7 @@ type (
 	// NATTables are how full tables and ports are.
 	NATTables interface {
 		NATTables(c datapath.NATGCStats) []datapath.Table
-		PortUsages(most int) ([]datapath.PortUsage, error)
+		PortUsages(most, least int) ([]datapath.PortUsage, error)
 	}
 	// Tracer tells a packet's way. It is called in ReadInLoop alone.
 	Tracer interface {

@@ -110,8 +110,8 @@ type PortUsage struct {
 }
 
 // PortUsages are those that the last sweep counted of addresses which this edge gives or
-// answers for, the fullest first, most of them at most. Those of replicas are others'.
-func (eg *Egress) PortUsages(most int) ([]PortUsage, error) {
+// answers for, the fullest first, most of them at most, and those of fewer ports than least left out. Those of replicas are others'.
+func (eg *Egress) PortUsages(most, least int) ([]PortUsage, error) {
 	t := &eg.sessions.table
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
@@ -127,7 +127,7 @@ func (eg *Egress) PortUsages(most int) ([]PortUsage, error) {
 			return
 		}
 		owner, ok := owners[bpfLocalKey{Router: k.Router, Addr: bpfAddr{W: k.Egress.W}}]
-		if !ok {
+		if !ok || natPorts(k.Proto, owner.ports) < least {
 			return
 		}
 		list = append(list, PortUsage{

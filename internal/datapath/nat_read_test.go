@@ -35,12 +35,15 @@ func TestNATSweep(t *testing.T) {
 	if c.Sessions != 22 || c.Replicas != 22 || c.Expired != 0 || c.States["established"] != 20 || c.States["unreplied"] != 1 || c.States["icmp"] != 1 {
 		t.Errorf("census %+v", c)
 	}
-	list, err := w.dp.Egress.PortUsages(2)
+	list, err := w.dp.Egress.PortUsages(2, 0)
 	must(t, err)
 	first := natRecord("web", 0)
 	want := PortUsage{Policy: "web", Router: "main", Proto: 6, Egress: first.Egress.Addr(), Outside: first.Outside, Used: 20, Size: 65535 - 1024 + 1}
 	if len(list) != 2 || list[0] != want {
 		t.Errorf("pressures %+v, want %+v first", list, want)
+	}
+	if wide, err := w.dp.Egress.PortUsages(10, 1<<16); err != nil || len(wide) != 1 || wide[0].Proto != 1 {
+		t.Errorf("usages of 65536 identifiers: %+v, %v", wide, err)
 	}
 	for _, table := range w.dp.Egress.NATTables(c) {
 		if table.Bytes == 0 || table.Size == 0 {
@@ -52,7 +55,7 @@ func TestNATSweep(t *testing.T) {
 		t.Errorf("census %+v after the time of UDP", c)
 	}
 	w.checkReturns(t)
-	if list, err := w.dp.Egress.PortUsages(10); err != nil || len(list) != 1 {
+	if list, err := w.dp.Egress.PortUsages(10, 0); err != nil || len(list) != 1 {
 		t.Errorf("pressures %+v, %v", list, err)
 	}
 }

@@ -153,7 +153,7 @@ func TestSteeringBesideOthers(t *testing.T) {
 			w.dp.Egress.NATTables(c)
 			return err
 		},
-		func(int) error { _, err := w.dp.Egress.PortUsages(10); return err },
+		func(int) error { _, err := w.dp.Egress.PortUsages(10, 0); return err },
 		func(int) error {
 			lease, err := w.dp.Changes.Lease()
 			if err == nil {

@@ -146,7 +146,7 @@ type (
 		// SteerEgress changes which gateways are, and what this edge does as one.
 		SteerEgress(list []fib.Egress) error
 		NATTables(c datapath.NATGCStats) []datapath.Table
-		PortUsages(most int) ([]datapath.PortUsage, error)
+		PortUsages(most, least int) ([]datapath.PortUsage, error)
 	}
 	// Drops are counters by reason, and by name of what was done.
 	Drops interface {

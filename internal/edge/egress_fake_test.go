@@ -164,7 +164,7 @@ func recordOf(b datapath.NATSession) datapath.NATRecord {
 	}
 }
 
-func (d fakeDataPath) PortUsages(most int) ([]datapath.PortUsage, error) {
+func (d fakeDataPath) PortUsages(most, _ int) ([]datapath.PortUsage, error) {
 	err := d.read("pressures")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()

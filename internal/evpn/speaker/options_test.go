@@ -267,3 +267,12 @@ func TestResets(t *testing.T) {
 		return nil
 	})
 }
+
+// A neighbour that may advertise one route, and does, is as it should be.
+func TestFewPrefixesAreNoWarning(t *testing.T) {
+	for most, want := range map[uint32]uint32{0: 0, 1: 0, 9: 0, 10: warnPercent, 1_000_000: warnPercent} {
+		if got := warnsAt(most); got != want {
+			t.Errorf("of %d prefixes: at %d %%, want %d", most, got, want)
+		}
+	}
+}

@@ -59,10 +59,18 @@ func peerOf(b overlay.BGP, n overlay.BGPNeighbour, restarting bool) *api.Peer {
 			LongLivedGracefulRestart: &api.LongLivedGracefulRestart{Config: &api.LongLivedGracefulRestartConfig{
 				Enabled: longLived(b.Restart), RestartTime: uint32(seconds(b.Restart.Stale)),
 			}},
-			PrefixLimits: &api.PrefixLimit{Family: f, MaxPrefixes: n.MaxPrefixes, ShutdownThresholdPct: warnPercent},
+			PrefixLimits: &api.PrefixLimit{Family: f, MaxPrefixes: n.MaxPrefixes, ShutdownThresholdPct: warnsAt(n.MaxPrefixes)},
 		})
 	}
 	return p
+}
+
+// warnsAt is the share of a neighbour's most prefixes at which it is warned about, in percent; 0, which is none, of a few.
+func warnsAt(most uint32) uint32 {
+	if most < 10 {
+		return 0
+	}
+	return warnPercent
 }
 
 // restartOf is the graceful restart that is offered. It always is, if only to hear when a
