@@ -106,30 +106,35 @@ func (e usageError) Unwrap() error { return e.error }
 var errBroken = errors.New("broken")
 
 // Main runs the command in args (without the program's name) and returns the
-// exit status. SIGINT and SIGTERM end it in an orderly way, however often they
-// come: a cleanup is not cut short, but for that of an edge, whose data path goes on. For --help it
-// exits the process itself, and for lab it becomes selvage-lab.
+// exit status. SIGINT and SIGTERM end a command that asks for a context in an orderly way, however often they
+// come: a cleanup is not cut short, but for that of an edge, whose data path goes on. They end any other one at once.
+// For --help it exits the process itself, and for lab it becomes selvage-lab.
 func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == labCommand { // before signals are caught, as they are the lab's
 		err := startLab(args[1:])
 		printError(stderr, err)
 		return status(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, args, &streams{out: stdout, err: stderr, in: os.Stdin, interactive: isTerminal(os.Stdin)})
+	stop := func() {}
+	defer func() { stop() }()
+	catch := func() (ctx context.Context) {
+		ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		return ctx
+	}
+	err := run(catch, args, &streams{out: stdout, err: stderr, in: os.Stdin, interactive: isTerminal(os.Stdin)})
 	printError(stderr, err)
 	return status(err)
 }
 
-func run(ctx context.Context, args []string, s *streams) error {
+// run runs a command. Signals are caught from when it asks for a context.
+func run(catch func() context.Context, args []string, s *streams) error {
 	parser, err := kong.New(&commands{},
 		kong.Name("selvage"),
 		kong.Description("An eBPF overlay network edge, and a lab that measures it."),
 		kong.Writers(s.out, s.err),
 		kong.Vars{"runtime_dir": api.DefaultRuntimeDir, "state_dir": api.DefaultStateDir, "version": program.Line(program.Selvage)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.BindSingletonProvider(catch),
 		kong.Bind(s),
 	)
 	if err != nil {
@@ -141,7 +146,7 @@ func run(ctx context.Context, args []string, s *streams) error {
 	case args[0] == completion.Command && len(args) > 2 && args[1] == labCommand:
 		return completeLab(args[2:])
 	case args[0] == completion.Command:
-		return completion.Print(ctx, parser.Model, args[1:], newKnown(), s.out)
+		return completion.Print(context.Background(), parser.Model, args[1:], newKnown(), s.out)
 	case args[0] == share.Command && len(args) == 2:
 		return writeShared(args[1], parser.Model)
 	}

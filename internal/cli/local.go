@@ -92,8 +92,8 @@ type removeCmd struct {
 	Name    string `arg:"" help:"Name of the edge."`
 }
 
-// Run removes an edge that does not run, and prints what it did.
-func (c *removeCmd) Run(s *streams) error {
+// Run removes an edge that does not run, and prints what it did. It asks for a context so that no signal cuts it short.
+func (c *removeCmd) Run(_ context.Context, s *streams) error {
 	r, err := edge.Remove(edge.RemoveOptions{Name: c.Name, RuntimeDir: c.RuntimeDir, PinRoot: c.PinRoot, Logger: slog.New(slog.DiscardHandler)})
 	for _, what := range r.Done {
 		fmt.Fprintf(s.out, "%s: %s\n", c.Name, what)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/selvage/selvage/internal/overlay"
 )
@@ -90,23 +90,47 @@ func (d *decoder) root(data []byte, example string) *node {
 		return &root
 	case len(data) > maxParserSize:
 		d.file.report(d.position(&root), "", fmt.Sprintf("the file is larger than %d MiB, and not plain here", maxParserSize>>20),
-			"large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON")
+			largeHint)
 		return nil
 	}
 	file, err := parseYAML(data)
 	if err != nil {
-		pos, message := start, err.Error()
-		var syntax yaml.Error
-		if errors.As(err, &syntax) {
-			message = syntax.GetMessage()
-			if at := syntax.GetToken(); at != nil && at.Position != nil {
-				pos.Line, pos.Column = max(1, at.Position.Line), max(1, at.Position.Column)
-			}
-		}
-		d.file.report(pos, "", "not YAML: "+oneLine(message), "check the indentation, quotes and brackets around here")
+		d.reportYAML(start, err)
 		return nil
 	}
 	return d.onlyDocument(file, start, example)
+}
+
+// largeHint is what to do about a file that is too large for the YAML parser.
+const largeHint = "large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON"
+
+// reportYAML reports why a text is not taken; start is its beginning.
+func (d *decoder) reportYAML(start Position, err error) {
+	place := func(at *token.Position) Position {
+		if at == nil {
+			return start
+		}
+		return Position{start.File, max(1, at.Line), max(1, at.Column)}
+	}
+	var (
+		deep   *tooDeepError
+		syntax yaml.Error
+	)
+	const hint = "check the indentation, quotes and brackets around here"
+	switch {
+	case errors.As(err, &deep):
+		d.file.report(place(&deep.at), "", fmt.Sprintf("lists and mappings are nested more than %d levels deep", maxNesting), hint)
+	case errors.Is(err, errTooManyTokens):
+		d.file.report(start, "", err.Error()+", and is not plain", largeHint)
+	case errors.As(err, &syntax): // its Error quotes the text, in a time that grows with the square of a line's length
+		at := start
+		if t := syntax.GetToken(); t != nil {
+			at = place(t.Position)
+		}
+		d.file.report(at, "", "not YAML: "+oneLine(syntax.GetMessage()), hint)
+	default:
+		d.file.report(start, "", "not YAML: "+oneLine(err.Error()), hint)
+	}
 }
 
 // onlyDocument returns the one document of a file. Directives and empty
@@ -130,17 +154,6 @@ func (d *decoder) onlyDocument(file *ast.File, start Position, example string) *
 	}
 	out := fromYAML(root)
 	return &out
-}
-
-// parseYAML keeps a panic of the YAML parser, which is not ours, from ending a
-// running edge that reads its file again.
-func parseYAML(data []byte) (file *ast.File, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			file, err = nil, fmt.Errorf("the parser gave up: %v", cause)
-		}
-	}()
-	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 }
 
 // invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -48,13 +49,30 @@ func (e Error) Error() string {
 // Errors are all problems of one file, in its order.
 type Errors []Error
 
-// Error returns one line for each problem.
+// mostPrinted is how many problems of a configuration are printed. Who mends these and asks again learns of the others.
+const mostPrinted = 100
+
+// Error returns one line for each problem, and for many how many more there are.
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, one := range e {
-		lines[i] = one.Error()
+	var lines []string
+	for _, one := range e[:min(len(e), mostPrinted)] {
+		lines = append(lines, one.Error())
+	}
+	if more := len(e) - len(lines); more == 1 {
+		lines = append(lines, e[mostPrinted].Error())
+	} else if more > 1 {
+		lines = append(lines, fmt.Sprintf("and %s more", grouped(more)))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// grouped is a number with a comma between thousands.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
 }
 
 func (e Errors) sort() {
