@@ -123,8 +123,7 @@ func withoutFigures(p problem.Problem) problem.Problem {
 			words[i] = "#"
 		}
 	}
-	p.Text = strings.Join(words, " ")
-	return p
+	return problem.Problem{Severity: p.Severity, Text: strings.Join(words, " ")}
 }
 
 func isFigure(word string) bool {

@@ -42,7 +42,7 @@ func (d documents) egress() (api.EgressInfo, error) {
 				info.Refused = append(info.Refused, r)
 			}
 		}
-		info.Problems = append(info.Problems, e.NAT.Problems...)
+		info.Problems = problem.Fold(append(info.Problems, e.NAT.Problems...))
 		if v.Drain != nil {
 			info.Drain = &api.DrainInfo{Asked: v.Drain.Asked, Deadline: v.Drain.Deadline, Done: v.Drain.Done}
 			if !e.NAT.SweptAt.IsZero() && !v.Drain.Done {

@@ -87,7 +87,7 @@ func (d documents) nat() (api.NATInfo, error) {
 		info := api.NATInfo{
 			SweptAt: e.NAT.SweptAt, Sessions: c.Sessions, Mappings: c.Mappings, Replicas: c.Replicas,
 			States: stateInfos(c.States), Tables: tableInfos(e.DataPath.Egress.NATTables(c)), Events: eventInfos(natEvents, events), LogLost: e.Replication.LogLost(),
-			Problems: append([]problem.Problem{}, e.NAT.Problems...),
+			Problems: problem.Fold(e.NAT.Problems),
 		}
 		return info, nil
 	})

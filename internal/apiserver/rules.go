@@ -72,7 +72,7 @@ func (d documents) firewall() (api.FirewallInfo, error) {
 		info := api.FirewallInfo{
 			Rules: len(e.Rules.Firewall.Rules()), Default: string(fw.Default), Strict: fw.Strict, SweptAt: e.Alarms.Firewall.SweptAt,
 			States: stateInfos(e.Alarms.Firewall.GCStats.States), Tables: tableInfos(e.DataPath.Firewall.FirewallTables(e.Alarms.Firewall.GCStats)), HalfOpen: halfOpenInfos(e.Alarms.Firewall.GCStats.HalfOpens),
-			Events: eventInfos(firewallEvents, events), Problems: append([]problem.Problem{}, e.Alarms.Firewall.Problems...),
+			Events: eventInfos(firewallEvents, events), Problems: problem.Fold(e.Alarms.Firewall.Problems),
 		}
 		return info, nil
 	})

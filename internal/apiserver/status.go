@@ -59,6 +59,7 @@ func (d documents) status() (api.Status, error) {
 		s.Problems = append(s.Problems, unresolved...)
 		s.Problems = append(s.Problems, cheapProblems(e, s.FDB.Used)...)
 		slices.SortStableFunc(s.Problems, worstFirst)
+		s.Problems = problem.Fold(s.Problems)
 		s.Verdict = problem.Sum(s.Problems)
 		return s, nil
 	})

@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	problems "github.com/selvage/selvage/internal/problem"
 )
 
 // Position is a place in a file; lines and columns count from 1. A live object is a place without lines.
@@ -61,18 +62,9 @@ func (e Errors) Error() string {
 	if more := len(e) - len(lines); more == 1 {
 		lines = append(lines, e[mostPrinted].Error())
 	} else if more > 1 {
-		lines = append(lines, fmt.Sprintf("and %s more", grouped(more)))
+		lines = append(lines, fmt.Sprintf("and %s more", problems.Grouped(more)))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// grouped is a number with a comma between thousands.
-func grouped(n int) string {
-	digits := strconv.Itoa(n)
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
 }
 
 func (e Errors) sort() {

@@ -103,7 +103,7 @@ func Teamed(e overlay.Edge, f Facts, before PathPolicies) (PathPolicies, []probl
 			old, _ := before.find(pathPolicy.TEPs, remote)
 			s, bad := pathGroup(e, t.Paths, pathPolicy, remote, old)
 			pathPolicy.PathGroups = append(pathPolicy.PathGroups, s)
-			if bad := problem.Error("%s", bad); bad.Text != "" && !slices.Contains(problems, bad) {
+			if bad.Text != "" && !slices.Contains(problems, bad) {
 				problems = append(problems, bad)
 			}
 		}
@@ -203,7 +203,7 @@ func isUp(f Facts, path host.Path) bool {
 // pathGroup divides the flows of team to remote among its live paths. With none alive those are taken that
 // answer and are held back, for they are better than dead ones; without them
 // it stays as it was: sending nothing helps nobody, and they may be back at once.
-func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote netip.Addr, before PathGroup) (PathGroup, string) {
+func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote netip.Addr, before PathGroup) (PathGroup, problem.Problem) {
 	s := PathGroup{Remote: remote}
 	var there, live, held []overlay.Pair
 	weights := make(map[overlay.Pair]int)
@@ -216,20 +216,20 @@ func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote n
 			held = append(held, p.Pair)
 		}
 	}
-	name, problem := nameOf(e, remote), ""
+	name, wrong := nameOf(e, remote), problem.Problem{}
 	switch {
 	case len(there) == 0:
-		return s, fmt.Sprintf("remote %s: no route%s leaves by the interface of its TEP: add one, or correct the remote's addresses", name, from(pathPolicy))
+		return s, problem.Error("remote %s: no route%s leaves by the interface of its TEP: add one, or correct the remote's addresses", name, from(pathPolicy))
 	case len(live) == 0 && len(held) > 0:
 		live = held
-		problem = fmt.Sprintf("remote %s: all paths%s are dead or held back, those that answer are used: check the network to it", name, from(pathPolicy))
+		wrong = problem.Error("remote %s: all paths%s are dead or held back, those that answer are used: check the network to it", name, from(pathPolicy))
 	case len(live) == 0:
 		s.Stale = true
 		kept := slices.DeleteFunc(slices.Clone(before.Paths), func(p overlay.Pair) bool { return !slices.Contains(there, p) })
 		if live = kept; len(live) == 0 {
 			live = there
 		}
-		problem = fmt.Sprintf("remote %s: all paths%s are dead, the last ones stay in use: check the remote and the network to it", name, from(pathPolicy))
+		wrong = problem.Error("remote %s: all paths%s are dead, the last ones stay in use: check the remote and the network to it", name, from(pathPolicy))
 	}
 	if pathPolicy.Teaming == overlay.PathPolicyFailover { // with all next hops of the first
 		first := live[0].Endpoints()
@@ -237,7 +237,7 @@ func pathGroup(e overlay.Edge, all []TunnelPath, pathPolicy PathPolicy, remote n
 	}
 	s.Paths = live
 	s.share(before, weights)
-	return s, problem
+	return s, wrong
 }
 
 // share fills in the buckets.

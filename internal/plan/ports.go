@@ -60,9 +60,9 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []pr
 	reported, taken := make(map[string]bool), make(map[place]string)
 	for _, a := range Attachments(e) {
 		link, ok := v.Links[a.Interface]
-		if text := linkProblem(a, link, ok); text != "" && !reported[text] {
-			reported[text] = true // once a trunk
-			problems = append(problems, problem.Error("%s", text))
+		if p := linkProblem(a, link, ok); p.Text != "" && !reported[p.Text] {
+			reported[p.Text] = true // once a trunk
+			problems = append(problems, p)
 		}
 		if !ok {
 			continue
@@ -86,19 +86,20 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []pr
 // They do not when it takes no large TCP segments: only the device has them cut.
 func ByPeer(link host.Link) bool { return link.PeerElsewhere && link.Segments }
 
-func linkProblem(a Attachment, link host.Link, exists bool) string {
+// linkProblem is what is wrong with the interface of a, nothing without Text.
+func linkProblem(a Attachment, link host.Link, exists bool) problem.Problem {
 	what := "port " + cmp.Or(a.Trunk, a.Name)
 	if a.Router != "" {
 		what = "uplink " + a.Name
 	}
 	switch {
 	case !exists:
-		return fmt.Sprintf("%s: interface %s does not exist: create it, it is attached when it appears", what, a.Interface)
+		return problem.Error("%s: interface %s does not exist: create it, it is attached when it appears", what, a.Interface)
 	case !link.Up:
-		return fmt.Sprintf("%s: interface %s is down: enable it with `ip link set dev %s up`, and check what is behind it",
+		return problem.Error("%s: interface %s is down: enable it with `ip link set dev %s up`, and check what is behind it",
 			what, a.Interface, a.Interface)
 	}
-	return ""
+	return problem.Problem{}
 }
 
 // promisc are the physical interfaces that would drop frames for the MAC

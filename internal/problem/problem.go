@@ -7,6 +7,7 @@ package problem
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Severity is how bad a problem is.
@@ -33,21 +34,40 @@ const (
 type Problem struct {
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"`
+	// Count is of how many like it stand here, 0 of itself alone.
+	Count int `json:"count,omitempty"`
+
+	kind, object string // by which Fold knows those that are alike, and what it calls them
 }
 
-// Note makes a problem that is none yet.
-func Note(format string, args ...any) Problem {
-	return Problem{SeverityNote, fmt.Sprintf(format, args...)}
+func (p Problem) String() string { return string(p.Severity) + ": " + p.Text }
+
+// Equal compares what a document has of a problem.
+func (p Problem) Equal(o Problem) bool {
+	return p.Severity == o.Severity && p.Text == o.Text && p.Count == o.Count
 }
+
+// Note makes a problem that is none yet. The first of args is what it is about, where it is no number.
+func Note(format string, args ...any) Problem { return newProblem(SeverityNote, format, args) }
 
 // Warning makes a problem with which everything still works.
-func Warning(format string, args ...any) Problem {
-	return Problem{SeverityWarning, fmt.Sprintf(format, args...)}
-}
+func Warning(format string, args ...any) Problem { return newProblem(SeverityWarning, format, args) }
 
 // Error makes a problem with which something does not work.
-func Error(format string, args ...any) Problem {
-	return Problem{SeverityError, fmt.Sprintf(format, args...)}
+func Error(format string, args ...any) Problem { return newProblem(SeverityError, format, args) }
+
+func newProblem(severity Severity, format string, args []any) Problem {
+	p := Problem{Severity: severity, Text: fmt.Sprintf(format, args...)}
+	if len(args) == 0 || strings.HasPrefix(format, "%") && len(args) == 1 { // words of others, of which nothing is known
+		return p
+	}
+	switch about := args[0].(type) {
+	case string:
+		p.kind, p.object = format, about
+	case fmt.Stringer:
+		p.kind, p.object = format, about.String()
+	}
+	return p
 }
 
 // UnmarshalJSON also reads a problem of a release that knew no severities: a text, which is
@@ -55,7 +75,7 @@ func Error(format string, args ...any) Problem {
 func (p *Problem) UnmarshalJSON(document []byte) error {
 	var text string
 	if json.Unmarshal(document, &text) == nil {
-		*p = Problem{SeverityWarning, text}
+		*p = Problem{Severity: SeverityWarning, Text: text}
 		return nil
 	}
 	type plain Problem
@@ -75,7 +95,7 @@ func Texts(list []Problem) []string {
 func Count(list []Problem, s Severity) (n int) {
 	for _, p := range list {
 		if p.Severity == s {
-			n++
+			n += max(1, p.Count)
 		}
 	}
 	return n
