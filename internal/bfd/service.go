@@ -15,6 +15,9 @@ const (
 	// OutOfService is alive and serves nobody, such as because its own uplink is down
 	// (RFC 5880 section 6.8.17).
 	OutOfService
+	// Apart is in service, and takes another gateway, which may serve too, for gone. Who knows no such word takes it for
+	// in service.
+	Apart
 )
 
 func (s Service) String() string {
@@ -23,6 +26,8 @@ func (s Service) String() string {
 		return "draining"
 	case OutOfService:
 		return "out of service"
+	case Apart:
+		return "in service, apart from another gateway"
 	}
 	return "in service"
 }
@@ -34,6 +39,8 @@ func (s Service) diagnostic() diagnostic {
 		return adminDiagnostic
 	case OutOfService:
 		return concatenatedPathDown
+	case Apart:
+		return pathDown
 	}
 	return noDiagnostic
 }
@@ -45,6 +52,8 @@ func serviceOf(d diagnostic) Service {
 		return Draining
 	case concatenatedPathDown:
 		return OutOfService
+	case pathDown:
+		return Apart
 	}
 	return InService
 }

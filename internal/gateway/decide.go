@@ -19,6 +19,7 @@ type Decision struct {
 
 	config overlay.Edge
 	own    ownState
+	apart  bool // another gateway of its groups does not answer to this edge
 	now    time.Time
 	again  time.Time // when to ask again; zero: not by itself
 }
@@ -27,7 +28,7 @@ type Decision struct {
 func (d Decision) State(member netip.Addr) nat.State { return d.States[member].State }
 
 // Service is what others are told of this edge.
-func (d Decision) Service() bfd.Service { return service(d.own.reported) }
+func (d Decision) Service() bfd.Service { return service(d.own.reported, d.apart) }
 
 // Same reports whether tables of both are the same.
 func (d Decision) Same(o Decision) bool { return sameStates(d.States, o.States) }
@@ -97,6 +98,7 @@ func (r *Role) evaluateOwn(w electionInput, f Facts, d *Decision) {
 	own, due := r.own.follow(target, why, d.now)
 	d.soonest(due)
 	d.own = own
+	d.apart = w.apart(d.States)
 	d.States[self] = Status{State: own.heeded, Why: own.why, At: own.at}
 }
 

@@ -22,6 +22,8 @@ type Status struct {
 	At  time.Time
 	// held: it answers again after a failure and is not relied on yet, while others are there.
 	held bool
+	// apart is since when it says that it serves and takes another gateway for gone; zero: it does not say so.
+	apart time.Time
 }
 
 // electionInput is what is known when gateways are judged.
@@ -129,6 +131,11 @@ func (w electionInput) pairsTo(member netip.Addr) []overlay.Pair {
 	return slices.DeleteFunc(pairs, func(p overlay.Pair) bool { return w.config.Remote(p.Remote).Addrs[0] != member })
 }
 
+// apart reports whether this edge takes another gateway of its groups for gone which does not answer, so that it may serve too.
+func (w electionInput) apart(all map[netip.Addr]Status) bool {
+	return w.watched && slices.ContainsFunc(partners(w.config), func(m netip.Addr) bool { return all[m].State == nat.Gone && !w.answers(m) })
+}
+
 // heldByOthers reports whether another gateway says that it holds this edge back.
 func (w electionInput) heldByOthers() bool {
 	others := partners(w.config)
@@ -165,6 +172,8 @@ func reportedBy(r bfd.Result) Status {
 		j.At = r.ServiceSince
 	}
 	switch r.Service {
+	case bfd.Apart:
+		j.apart = r.ServiceSince
 	case bfd.Draining:
 		j.State = nat.Draining
 	case bfd.OutOfService:

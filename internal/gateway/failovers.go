@@ -86,7 +86,10 @@ func (r *Role) announced(a Announcement, at time.Time) {
 }
 
 // groupProblems are what an operator should know of groups.
-func groupProblems(config overlay.Edge, all map[netip.Addr]Status) (problems []problem.Problem) {
+func groupProblems(config overlay.Edge, all map[netip.Addr]Status, now time.Time) (problems []problem.Problem) {
+	if config.Egress == nil { // nothing was judged yet
+		return nil
+	}
 	for _, g := range config.Egress.Gateways {
 		if len(g.Members) < 2 {
 			continue
@@ -96,6 +99,7 @@ func groupProblems(config overlay.Edge, all map[netip.Addr]Status) (problems []p
 				"egress: group %s has %d gateways but no liveness detection: configure spec.underlay.bfd", g.Name, len(g.Members)))
 			continue
 		}
+		problems = append(problems, splitProblems(config, g, all, now)...)
 		var out []string
 		for _, m := range g.Members {
 			if j := all[m]; j.State != nat.Serving {
@@ -108,6 +112,24 @@ func groupProblems(config overlay.Edge, all map[netip.Addr]Status) (problems []p
 			problems = append(problems, problem.Error("egress: no gateway of group %s is serving: %s: check them and the network to them", g.Name, strings.Join(out, ", ")))
 		case 1:
 			problems = append(problems, problem.Warning("egress: only one gateway of group %s is left: %s: the next failure ends its connections", g.Name, strings.Join(out, ", ")))
+		}
+	}
+	return problems
+}
+
+// splitProblems are gateways of a group that take another one for gone, while this edge hears all of them: they do not hear each other.
+// Who sees a gateway die later than another does is not told of that.
+func splitProblems(config overlay.Edge, g overlay.GatewayGroup, all map[netip.Addr]Status, now time.Time) (problems []problem.Problem) {
+	for _, m := range g.Members {
+		if all[m].State == nat.Gone {
+			return nil
+		}
+	}
+	for _, m := range g.Members {
+		if since := all[m].apart; !since.IsZero() && now.Sub(since) >= Patience {
+			problems = append(problems, problem.Error(
+				"egress: gateway %s does not hear another gateway of group %s, and this edge hears both: they answer for the same addresses, and new connections fail: "+
+					"check the network between the gateways, or drain one of them", Name(config, m), g.Name))
 		}
 	}
 	return problems

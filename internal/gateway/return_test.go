@@ -144,8 +144,18 @@ func (n *node) SetService(s bfd.Service) {
 		pair := overlay.Pair{Local: other.addr, Remote: n.addr}
 		if r := other.results[pair]; r.State == bfd.Up {
 			r.Service, r.ServiceSince = s, time.Now()
-			time.AfterFunc(wordDelay, func() { other.hear(pair, r) })
+			time.AfterFunc(wordDelay, func() { other.told(pair, r) })
 		}
+	}
+}
+
+// told is hear, unless the session ended while the word was on its way.
+func (n *node) told(pair overlay.Pair, r bfd.Result) {
+	n.net.mu.Lock()
+	ended := n.results[pair].State != bfd.Up
+	n.net.mu.Unlock()
+	if !ended {
+		n.hear(pair, r)
 	}
 }
 

@@ -73,7 +73,6 @@ type Role struct {
 	own       ownState
 	rewrite   bool           // the tables are others than those that obey states
 	owned     map[Place]bool // addresses that this edge answers for. Replaced, never changed
-	problems  []problem.Problem
 	failovers []api.Failover
 	last      int // number of the last one
 
@@ -83,6 +82,7 @@ type Role struct {
 	file, drainFile string
 	// joined: the sessions of the other gateways have come, or are not waited for any longer.
 	joined, isolated bool
+	apart            bool
 	// whole: it has joined once, so it has the sessions of what it served.
 	whole   bool
 	joinBy  time.Time
@@ -162,10 +162,7 @@ func (r *Role) Take(d Decision, list []fib.Egress) (came Announcement) {
 		}
 	}
 	r.keep(d)
-	r.owned, r.problems, r.rewrite = owned, nil, false
-	if d.config.Egress != nil {
-		r.problems = groupProblems(d.config, d.States)
-	}
+	r.owned, r.rewrite = owned, false
 	r.askAgain(d.again, d.now)
 	if len(came.places) == 0 {
 		r.endedWithout(came.failovers, written)
@@ -196,7 +193,7 @@ func (r *Role) keep(d Decision) {
 			d.States[member] = j
 		}
 	}
-	r.states, r.own, r.self, r.config = d.States, d.own, Self(d.config), d.config
+	r.states, r.own, r.apart, r.self, r.config = d.States, d.own, d.apart, Self(d.config), d.config
 }
 
 // returned reports whether a gateway that was gone is there again: it may have answered for
@@ -247,14 +244,14 @@ func (r *Role) States() map[netip.Addr]Status {
 func (r *Role) Service() bfd.Service {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return service(r.own.reported)
+	return service(r.own.reported, r.apart)
 }
 
 // Problems are what an operator should know of groups.
 func (r *Role) Problems() []problem.Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.problems
+	return groupProblems(r.config, r.states, time.Now())
 }
 
 // Owned are the addresses that this edge answers for.
@@ -281,6 +278,6 @@ func (r *Role) Overview() Overview {
 	defer r.mu.Unlock()
 	return Overview{
 		States: r.states, Drain: r.drain, Active: r.active, Failovers: slices.Clone(r.failovers), Changes: r.last,
-		Owned: len(r.owned), Problems: slices.Clone(r.problems),
+		Owned: len(r.owned), Problems: groupProblems(r.config, r.states, time.Now()),
 	}
 }

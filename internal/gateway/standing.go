@@ -19,13 +19,15 @@ const (
 	holdGrace = 500 * time.Millisecond
 )
 
-// service is what others are told of a state.
-func service(s nat.State) bfd.Service {
-	switch s {
-	case nat.Draining:
+// service is what others are told of a state, and of whether this edge serves while it takes another gateway for gone.
+func service(s nat.State, apart bool) bfd.Service {
+	switch {
+	case s == nat.Draining:
 		return bfd.Draining
-	case nat.Gone:
+	case s == nat.Gone:
 		return bfd.OutOfService
+	case apart:
+		return bfd.Apart
 	}
 	return bfd.InService
 }
