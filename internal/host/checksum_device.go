@@ -81,9 +81,12 @@ func (d *devices) ensureChecksumDevice(port uint16) error {
 		}
 	case err != nil:
 		return fmt.Errorf("look up %s: %w", name, err)
-	case !slices.Contains(d.held.ChecksumDevices, port) || !isChecksumDevice(link, port):
+	case !isChecksumDevice(link, port) || !slices.Contains(d.held.ChecksumDevices, port) && !d.isAbandoned(link, port):
 		return fmt.Errorf("%s exists and is not this edge's: stop what made it or remove it with `ip link delete dev %s`, "+
 			"or give the segments with UDP checksums another UDP port", name, name)
+	}
+	if err := d.held.addChecksumDevice(port); err != nil {
+		return err
 	}
 	if link.Attrs().RawFlags&unix.IFF_UP != 0 {
 		return nil
@@ -97,6 +100,12 @@ func (d *devices) ensureChecksumDevice(port uint16) error {
 		return d.portTaken(port, fmt.Errorf("enable %s: %w", name, err))
 	}
 	return nil
+}
+
+// isAbandoned reports whether an edge made a device that no record notes: its record was replaced or lost.
+func (d *devices) isAbandoned(link netlink.Link, port uint16) bool {
+	vxlan, ok := link.(*netlink.Vxlan)
+	return ok && !vxlan.Learning && vxlan.UDP6ZeroCSumRx && link.Attrs().MTU == checksumDeviceMTU && !d.held.othersHave(port)
 }
 
 func (d *devices) addChecksumDevice(port uint16) (netlink.Link, error) {

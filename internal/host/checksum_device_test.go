@@ -3,9 +3,11 @@ package host
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -232,5 +234,50 @@ func TestChecksumDeviceName(t *testing.T) {
 		if got := ChecksumDeviceName(port); got != want || len(got) >= unix.IFNAMSIZ {
 			t.Errorf("name of port %d is %s, want %s and short enough for a link", port, got, want)
 		}
+	}
+}
+
+// What a process left whose record is lost, as another edge of the same name replaced it elsewhere, is used again or
+// removed: it is not taken for an operator's.
+func TestDevicesWithoutARecord(t *testing.T) {
+	b := newBench(t)
+	name := GRODeviceName("a")
+	want := Desired{ChecksumDevices: []uint16{tunnelPort}, GRODevice: name}
+	leave := func() (devices [2]int) {
+		h := b.open()
+		b.must(h.Ensure(want))
+		b.must(h.Close()) // as if it were killed
+		b.must(os.Remove(b.record))
+		return [2]int{b.link(b.near, "svx4789").Attrs().Index, b.link(b.near, nearEnd(name)).Attrs().Index}
+	}
+	made := leave()
+	h := b.open()
+	b.must(h.Ensure(want))
+	if now := [2]int{b.link(b.near, "svx4789").Attrs().Index, b.link(b.near, nearEnd(name)).Attrs().Index}; now != made {
+		t.Errorf("devices %v, want those that were left, %v", now, made)
+	}
+	b.must(h.Ensure(Desired{}))
+	if b.exists("svx4789") || b.exists(nearEnd(name)) {
+		t.Error("what was taken over is left behind")
+	}
+	b.must(h.Close())
+
+	leave()
+	h = b.open()
+	defer h.Close()
+	if found, err := h.Adopt("other"); found || err != nil {
+		t.Errorf("%v (%v) of an edge that left nothing", found, err)
+	}
+	if found, err := h.Adopt("a"); !found || err != nil {
+		t.Errorf("found %v (%v), want the pair", found, err)
+	}
+	b.must(h.Ensure(Desired{}))
+	if b.exists(nearEnd(name)) {
+		t.Error("the pair is left behind")
+	}
+	other := filepath.Join(filepath.Dir(b.record), "other"+filepath.Ext(b.record))
+	b.must(os.WriteFile(other, fmt.Appendf(nil, `{"namespace": %d, "checksummers": [%d]}`, h.held.Namespace, tunnelPort), 0o600))
+	if err := h.Ensure(want); err == nil || !strings.Contains(err.Error(), "svx4789 exists and is not this edge's") {
+		t.Errorf("%v, want that the device is of an edge that has it in its record", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -49,12 +50,48 @@ func (d *devices) ensureGRODevice(name string) error {
 		return fmt.Errorf("coalescer %s: %w", name, err)
 	}
 	if d.held.GRODevice != name {
-		return fmt.Errorf("%s exists and is not this edge's: remove it with `ip link delete dev %s`", nearEnd(name), nearEnd(name))
+		if err := d.adoptGRODevice(name, near); err != nil {
+			return err
+		}
 	}
 	if near.Attrs().RawFlags&unix.IFF_UP != 0 {
 		return nil
 	}
 	return d.enableGRODevice(name, near)
+}
+
+// adoptGRODevice takes over a pair that no record notes: an edge of this name left it, whose record another one of the same
+// name replaced in another network namespace, or that is lost.
+func (d *devices) adoptGRODevice(name string, near netlink.Link) error {
+	far, err := d.handle.LinkByName(farEnd(name))
+	if err != nil || near.Type() != "veth" || far.Type() != "veth" || near.Attrs().ParentIndex != far.Attrs().Index {
+		return fmt.Errorf("%s exists and is not this edge's: remove it with `ip link delete dev %s`", nearEnd(name), nearEnd(name))
+	}
+	d.log.Info("took over a pair that a former process left", "interface", nearEnd(name))
+	return d.held.setGRODevice(name)
+}
+
+// HasDevices reports whether there is a device by whose name an edge of that name made it.
+func HasDevices(edge string) bool {
+	_, err := net.InterfaceByName(nearEnd(GRODeviceName(edge)))
+	return err == nil
+}
+
+// Adopt takes over what an edge of that name left on this host and no record notes, for Ensure to use or undo. It reports
+// whether there was something.
+func (h *Host) Adopt(edge string) (found bool, err error) {
+	name := GRODeviceName(edge)
+	if h.held.GRODevice == name {
+		return false, nil
+	}
+	near, err := h.handle.LinkByName(nearEnd(name))
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up %s: %w", nearEnd(name), err)
+	}
+	return true, h.devices.adoptGRODevice(name, near)
 }
 
 func (d *devices) addGRODevice(name string) (netlink.Link, error) {

@@ -117,6 +117,21 @@ func (r *record) addChecksumDevice(port uint16) error {
 	return r.write()
 }
 
+// othersHave reports whether an edge that has its record in the same directory holds the device of a port here.
+func (r *record) othersHave(port uint16) bool {
+	paths, err := filepath.Glob(filepath.Join(filepath.Dir(r.path), "*"+filepath.Ext(r.path)))
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(paths, func(path string) bool {
+		if path == r.path {
+			return false
+		}
+		other, err := parseRecord(path)
+		return err != nil && !errors.Is(err, fs.ErrNotExist) || other.Namespace == r.Namespace && slices.Contains(other.ChecksumDevices, port)
+	})
+}
+
 func (r *record) dropChecksumDevice(port uint16) error {
 	r.ChecksumDevices = slices.DeleteFunc(r.ChecksumDevices, func(p uint16) bool { return p == port })
 	return r.write()
