@@ -6,13 +6,14 @@ import (
 	"os"
 	"slices"
 
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/support"
 )
 
 type supportCmd struct {
 	runtimeDir
-	PinRoot   string   `hidden:"" env:"SELVAGE_PIN_ROOT" default:"/sys/fs/bpf/selvage" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
+	PinRoot   string   `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
 	StateDir  string   `hidden:"" default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of the revisions of edges."`
 	Names     []string `arg:"" optional:"" name:"name" help:"Names of edges; without any, all that run here or have left a data path."`
 	Output    string   `short:"o" placeholder:"FILE" help:"File to write, which must not exist yet; - is standard output. By default selvage-support-TIME.tar.gz here."`
@@ -41,7 +42,7 @@ func (c *supportCmd) Run(ctx context.Context, s *streams) error {
 		return fmt.Errorf("name of this host: %w", err)
 	}
 	a, err := support.Collect(ctx, support.Options{
-		Edges: edges, RuntimeDir: c.RuntimeDir, StateDir: c.StateDir, PinRoot: c.PinRoot, Version: program.Version(), Host: host,
+		Edges: edges, RuntimeDir: c.RuntimeDir, StateDir: c.StateDir, PinRoot: datapath.PinRoot(c.PinRoot), Version: program.Version(), Host: host,
 		Anonymize: c.Anonymize, Users: []string{os.Getenv("SUDO_USER")},
 	})
 	if err != nil {

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// DefaultPinRoot is where edges pin their maps and links, a directory each.
-	DefaultPinRoot = "/sys/fs/bpf/selvage"
 	// MaxUDPPorts is how many UDP ports tunnels may arrive on.
 	MaxUDPPorts = 8
 	// abiVersion is ABI_VERSION of bpf/abi/abi.h.
@@ -109,9 +107,7 @@ func open(cfg Config, k kernel.Kernel, older map[int]release) (*Datapath, error)
 	if len(cfg.UDPPorts) > MaxUDPPorts {
 		return nil, fmt.Errorf("%d UDP ports for tunnels, at most %d", len(cfg.UDPPorts), MaxUDPPorts)
 	}
-	if cfg.PinRoot == "" {
-		cfg.PinRoot = DefaultPinRoot
-	}
+	cfg.PinRoot = PinRoot(cfg.PinRoot)
 	vocab, err := vocabularyOf()
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func (pi *Pins) claimNamespace() error {
 			continue
 		}
 		if pi.hasAttached() {
-			return fmt.Errorf("%s is the data path of an edge in another network namespace: start this edge there (ip netns exec), "+
+			return fmt.Errorf("%s is the data path of an edge in another network namespace: start this edge there (nsenter --net=/run/netns/NAME), "+
 				"or remove that one there (selvage remove %s), or give this one another name or --pin-root", pi.dir, pi.prog.cfg.Name)
 		}
 		if err := pi.prog.kernel.Pins.Remove(filepath.Join(pi.dir, note)); err != nil {

@@ -26,7 +26,7 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 			dp.Close()
 			t.Fatal("it adopts the pins of another namespace")
 		}
-		for _, part := range []string{filepath.Join(w.cfg.PinRoot, w.cfg.Name), "another network namespace", "ip netns exec", "selvage remove " + w.cfg.Name, "--pin-root"} {
+		for _, part := range []string{filepath.Join(w.cfg.PinRoot, w.cfg.Name), "another network namespace", "nsenter --net", "selvage remove " + w.cfg.Name, "--pin-root"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%v, want %q", err, part)
 			}

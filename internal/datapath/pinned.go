@@ -14,13 +14,29 @@ import (
 	"github.com/selvage/selvage/internal/datapath/kernel"
 )
 
-// Pinned is how many programs of each edge are attached to interfaces by pins below pinRoot,
-// "" for DefaultPinRoot. They take packets whether or not the edge's process runs. A
+// PinRoot is where edges pin their maps and links, a directory each, for a root that was asked for: "" is the default, which
+// depends on where this process sees a BPF file system.
+func PinRoot(asked string) string {
+	if asked == "" {
+		return kernel.DefaultPinRoot()
+	}
+	return asked
+}
+
+// PinsEnd is how long pins live: whether those below pinRoot end with the mount namespace of this process, and whether that
+// ends with this process.
+func PinsEnd(pinRoot string) (withNamespace, withProcess bool) {
+	if !kernel.IsShortLived(PinRoot(pinRoot)) {
+		return false, false
+	}
+	return true, kernel.EndsMountNamespace()
+}
+
+// Pinned is how many programs of each edge are attached to interfaces by pins below
+// PinRoot(pinRoot). They take packets whether or not the edge's process runs. A
 // directory that is not there, or that this user may not read, has none.
 func Pinned(pinRoot string) (map[string]int, error) {
-	if pinRoot == "" {
-		pinRoot = DefaultPinRoot
-	}
+	pinRoot = PinRoot(pinRoot)
 	edges, err := os.ReadDir(pinRoot)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, nil

@@ -50,9 +50,7 @@ func (e ABIError) Error() string {
 func OpenReader(cfg Config) (*Reader, error) { return openReader(cfg, kernel.HostForReading()) }
 
 func openReader(cfg Config, k kernel.Kernel) (*Reader, error) {
-	if cfg.PinRoot == "" {
-		cfg.PinRoot = DefaultPinRoot
-	}
+	cfg.PinRoot = PinRoot(cfg.PinRoot)
 	vocab, err := vocabularyOf()
 	if err != nil {
 		return nil, err

@@ -15,9 +15,7 @@ import (
 // It is fs.ErrNotExist when there is none of that name. It must be called in the network namespace of the data path, to
 // say what left means for packets.
 func RemovePinned(pinRoot, name string) (done, left []string, err error) {
-	if pinRoot == "" {
-		pinRoot = DefaultPinRoot
-	}
+	pinRoot = PinRoot(pinRoot)
 	d := assemble(Config{Name: name, PinRoot: pinRoot}, kernel.Host(), vocabulary{}, releases())
 	if _, err := d.prog.kernel.Pins.IsDir(d.Pins.dir); err != nil {
 		return nil, nil, fmt.Errorf("no data path is pinned as %s: %w", d.Pins.dir, err)

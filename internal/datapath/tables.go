@@ -28,7 +28,7 @@ type Config struct {
 	// ProbeMAC is where probes out of tunnels are answered, in any segment; zero: nowhere.
 	ProbeMAC overlay.MAC
 	Timing   bool   // packets' times are written down, see OpenStamps
-	PinRoot  string // a bpffs directory; "" is DefaultPinRoot
+	PinRoot  string // a bpffs directory; "" is the default, see PinRoot
 	// Beside is a handle of this process to the same data path, nil without one. It goes on, until the first Apply of
 	// the one that is opened takes over, and is closed after that.
 	Beside *Datapath

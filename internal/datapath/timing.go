@@ -65,12 +65,9 @@ type Stamps struct {
 	memory          *ebpf.Memory
 }
 
-// OpenStamps opens those of the edge that is named, whose pins are below pinRoot ("" is
-// DefaultPinRoot). It fails when the edge takes none.
+// OpenStamps opens those of the edge that is named, whose pins are below PinRoot(pinRoot). It fails when the edge takes none.
 func OpenStamps(pinRoot, name string) (*Stamps, error) {
-	if pinRoot == "" {
-		pinRoot = DefaultPinRoot
-	}
+	pinRoot = PinRoot(pinRoot)
 	dir := (&Pins{dir: filepath.Join(pinRoot, name)}).mapDir()
 	var maps [2]*ebpf.Map
 	for i, file := range []string{bpfMapStamps, bpfMapStamped} {

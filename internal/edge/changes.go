@@ -70,8 +70,13 @@ func (e *edge) keepEvents() (end func(removed bool) error) {
 // stopping tells that the edge stops. Those who follow its events get nothing after it.
 func (e *edge) stopping(remove bool) {
 	text := "edge stops, its data path keeps forwarding"
-	if remove {
+	switch {
+	case remove && e.pins.shortLived && !e.opts.removesAtExit():
+		text = "edge stops, and so does its data path: its pins would end with this process"
+	case remove:
 		text = "edge stops"
+	case e.pins.shortLived:
+		text = "edge stops, its data path keeps forwarding only until this mount namespace, which has its pins, ends"
 	}
 	e.log.Info(text, event.Is(event.EdgeStopping))
 	e.events.End()

@@ -21,9 +21,7 @@ type Abandoned struct {
 // AbandonedIn lists the data paths below pinRoot whose edges do not answer in runtimeDir and that no other process drives,
 // by name. Empty directories are the defaults.
 func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
-	if pinRoot == "" {
-		pinRoot = datapath.DefaultPinRoot
-	}
+	pinRoot = datapath.PinRoot(pinRoot)
 	programs, err := datapath.Pinned(pinRoot)
 	if err != nil || len(programs) == 0 {
 		return nil, err

@@ -56,6 +56,7 @@ type edge struct {
 	observed  observed
 	successor successor // of dp
 	adopted   bool
+	pins      pins
 	mtus      *discovery.Discovery
 	writer    *writer.Writer
 	liveness  *liveness.Watch
@@ -114,6 +115,7 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
 	e.changes.opened(e.adopted)
+	e.lookAtPins()
 	if err := e.keepLease(dp); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func newLive(t *testing.T) *live {
 }
 
 func pinRoot() string {
-	return filepath.Join(datapath.DefaultPinRoot, fmt.Sprintf("test-%d-%d", os.Getpid(), lives.Add(1)))
+	return filepath.Join(datapath.PinRoot(""), fmt.Sprintf("test-%d-%d", os.Getpid(), lives.Add(1)))
 }
 
 // inherited are the settings that a new namespace may have from the machine's own.

@@ -24,7 +24,7 @@ func (e *edge) allProblems() []problem.Problem {
 		appliedProblems(e), e.alarms.balance.Problems(), e.alarms.limits.Problems(),
 		e.alarms.firewall.Last().Problems, e.alarms.nat.Last().Problems, e.bgp.Problems(), e.watchedProblems(),
 	)
-	return append(problems, e.faults.Problems(faultSeverity)...)
+	return slices.Concat(problems, e.pins.problems(), e.faults.Problems(faultSeverity))
 }
 
 // watchedProblems are those that nobody else tells of when they begin and end.
@@ -41,7 +41,7 @@ func (e *edge) watchedProblems() []problem.Problem {
 
 // Faults of the edge itself.
 const (
-	changeHost       = "change the host"
+	changeHost       = "this host cannot be changed as the edge needs it"
 	applyTables      = "apply to the data path"
 	observeHost      = "observe the host"
 	replicateProblem = "replicate sessions"

@@ -30,7 +30,7 @@ type Removed struct {
 // what it noted in the runtime directory. It must be called in the edge's network namespace, and changes nothing
 // where that is another or the edge runs. Of a name that has nothing here it is fs.ErrNotExist.
 func Remove(o RemoveOptions) (r Removed, err error) {
-	o.RuntimeDir, o.PinRoot = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), cmp.Or(o.PinRoot, datapath.DefaultPinRoot)
+	o.RuntimeDir, o.PinRoot = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), datapath.PinRoot(o.PinRoot)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -38,7 +38,7 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 		return r, err
 	}
 	files := api.RuntimeFiles(o.RuntimeDir, o.Name)
-	if !anyExists(append(files, filepath.Join(o.PinRoot, o.Name))) {
+	if !anyExists(append(files, filepath.Join(o.PinRoot, o.Name))) && !host.HasDevices(o.Name) {
 		return r, fmt.Errorf("no edge %s has left anything in %s or %s: %w", o.Name, o.PinRoot, o.RuntimeDir, fs.ErrNotExist)
 	}
 	lock, err := acquire(o.RuntimeDir, o.Name)
@@ -53,7 +53,7 @@ func Remove(o RemoveOptions) (r Removed, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, err
 	}
-	if err := release(heldPath(o), o.Logger, &r); err != nil {
+	if err := release(o, &r); err != nil {
 		return r, err
 	}
 	for _, path := range files {
@@ -72,7 +72,7 @@ func isHere(o RemoveOptions) error {
 		return err
 	}
 	if _, pinned := os.Stat(filepath.Join(o.PinRoot, o.Name)); elsewhere && pinned == nil {
-		return fmt.Errorf("edge %s is of another network namespace: remove it there (ip netns exec)", o.Name)
+		return fmt.Errorf("edge %s is of another network namespace: remove it there (nsenter --net=/run/netns/NAME)", o.Name)
 	}
 	return nil
 }
@@ -89,14 +89,18 @@ func anyExists(paths []string) bool {
 	return false
 }
 
-// release undoes the changes of the host that a record notes.
-func release(record string, log *slog.Logger, r *Removed) error {
-	if _, err := os.Stat(record); err != nil {
+// release undoes the changes of the host that the record notes, and those that an edge of this name left without one.
+func release(o RemoveOptions, r *Removed) error {
+	record := heldPath(o)
+	if _, err := os.Stat(record); err != nil && !host.HasDevices(o.Name) {
 		return nil // there are none
 	}
-	h, err := host.Open(record, log)
+	h, err := host.Open(record, o.Logger)
 	if err != nil {
 		return fmt.Errorf("watch the host: %w", err)
+	}
+	if _, err := h.Adopt(o.Name); err != nil {
+		return errors.Join(err, h.Close())
 	}
 	if err := errors.Join(h.Ensure(host.Desired{}), h.Close()); err != nil {
 		return fmt.Errorf("undo the changes of the host: %w", err)

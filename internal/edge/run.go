@@ -60,7 +60,7 @@ type RunOptions struct {
 	RuntimeDir string       // "" is DefaultRuntimeDir
 	APIGroup   string       // whose members may read the API; "": nobody but root
 	StateDir   string       // of what outlasts a reboot; "" is api.DefaultStateDir
-	PinRoot    string       // a bpffs directory; "" is the data path's default
+	PinRoot    string       // a bpffs directory; "" is the data path's default, see datapath.PinRoot
 	Logger     *slog.Logger // nil is slog.Default()
 	Events     *event.Log   // nil is a new one
 	Version    string       // what Status reports; "" is the version of this build
@@ -98,6 +98,8 @@ type RunOptions struct {
 	Load         func(path string) (overlay.Edge, config.Source, error)
 	Parse        func(config.Source) (overlay.Edge, config.Source, error)
 	OpenDataPath func(datapath.Config) (*DataPath, error)
+	// PinsEnd says of the pins below a root whether they end with the mount namespace, and that with this process.
+	PinsEnd      func(pinRoot string) (withNamespace, withProcess bool)
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error)
 	OpenLiveness func(log *slog.Logger) (liveness.Monitor, error)
@@ -131,6 +133,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.OpenDataPath == nil {
 		o.OpenDataPath = openDataPath
+	}
+	if o.PinsEnd == nil {
+		o.PinsEnd = datapath.PinsEnd
 	}
 	if o.OpenHost == nil {
 		o.OpenHost = openHost
@@ -224,7 +229,7 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	broken := e.loop(ctx, hangup, srv.Failed())
 	end()
 	probedEdge{e}.endTrial()
-	remove := broken == nil && opts.removesAtExit()
+	remove := broken == nil && (opts.removesAtExit() || e.pins.endWithProcess(opts))
 	e.stopping(remove)
 	return errors.Join(broken, srv.Stop(), e.stop(remove), endEvents(remove))
 }

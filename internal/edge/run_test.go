@@ -279,7 +279,7 @@ func TestChecksumDeviceOutlivesTheTablesThatNameIt(t *testing.T) {
 
 	w.set(func() { w.failing["hold"] = errFake })
 	reloadFailing := func() bool {
-		return w.problem(c, "segment blue: device svx4790", "is missing") && w.problem(c, "change the host", errFake.Error())
+		return w.problem(c, "segment blue: device svx4790", "is missing") && w.problem(c, "this host cannot be changed", errFake.Error())
 	}
 	w.mu.Lock()
 	w.config.Segments = slices.Clone(w.config.Segments)

@@ -47,7 +47,7 @@ type Edge struct {
 
 // Open reads which tables the edge has pinned. An error says why they cannot be read.
 func Open(o Options) (*Edge, error) {
-	root := cmp.Or(o.PinRoot, datapath.DefaultPinRoot)
+	root := datapath.PinRoot(o.PinRoot)
 	e := &Edge{name: o.Name, dir: filepath.Join(root, o.Name), attached: map[string]plan.Attachment{}}
 	e.readConfig(cmp.Or(o.StateDir, api.DefaultStateDir))
 	if err := e.read(root); err != nil {
@@ -62,7 +62,7 @@ func Open(o Options) (*Edge, error) {
 
 // AreHidden reports whether this user may not see whether there are pins below a directory, "" for the default.
 func AreHidden(pinRoot string) bool {
-	_, err := os.ReadDir(cmp.Or(pinRoot, datapath.DefaultPinRoot))
+	_, err := os.ReadDir(datapath.PinRoot(pinRoot))
 	return errors.Is(err, fs.ErrPermission)
 }
 
@@ -161,7 +161,7 @@ func (e *Edge) doubts() (list []string) {
 			e.dir, strings.Trim(fmt.Sprint(others), "[]")))
 	}
 	if e.elsewhere {
-		list = append(list, "it is of another network namespace: interfaces are shown by number; ask there for names (nsenter --net=/run/netns/NAME; ip netns exec hides pins)")
+		list = append(list, "it is of another network namespace: interfaces are shown by number; ask there for names (nsenter --net=/run/netns/NAME)")
 	}
 	if e.config == nil {
 		list = append(list, fmt.Sprintf("its configuration is not known (%v): ports are shown by interface, segments by VNI", e.configWhy))

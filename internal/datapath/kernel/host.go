@@ -93,30 +93,6 @@ func (hostPins) Lock(dir string) (io.Closer, error) {
 // ErrDriven is the error of Lock when another process has the lock.
 var ErrDriven = errors.New("another process drives this data path: end that, or give this edge another name or --pin-root")
 
-// Mount implements Pins.
-func (hostPins) Mount(root string) error {
-	const mountpoint = "/sys/fs/bpf"
-	var st unix.Statfs_t
-	if err := unix.Statfs(mountpoint, &st); err != nil {
-		return fmt.Errorf("look for the BPF file system: %w", err)
-	}
-	if st.Type != unix.BPF_FS_MAGIC {
-		if err := unix.Mount("bpf", mountpoint, "bpf", 0, "mode=0700"); err != nil {
-			return fmt.Errorf("mount the BPF file system at %s: %w (run as root in the host's mount namespace)", mountpoint, err)
-		}
-	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return fmt.Errorf("make the directory for pins: %w", err)
-	}
-	if err := unix.Statfs(root, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", root, err)
-	}
-	if st.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is not on a BPF file system: pins there would not survive", root)
-	}
-	return nil
-}
-
 // MakeDir implements Pins.
 func (hostPins) MakeDir(dir string) error { return os.MkdirAll(dir, 0o700) }
 
