@@ -1,12 +1,17 @@
 package edge
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/logging"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/pathmtu/discovery"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -17,6 +22,8 @@ type alarms struct {
 	limits    *alarm.Limits
 	balance   *alarm.Balance
 	log       *alarm.LogLines
+	vnis      *alarm.UnknownVNIs
+	silent    *alarm.Silent
 	firewall  *alarm.Firewall // has a goroutine of its own
 	nat       *alarm.NAT      // likewise
 }
@@ -26,6 +33,7 @@ func newAlarms(e *edge) alarms {
 	packets := alarm.Options{Log: logging.For(e.log, "firewall"), Report: e.faults.Report}
 	return alarms{
 		nextHops: alarm.NewNextHops(o), flowCache: alarm.NewFlowCache(o), limits: alarm.NewLimits(o), balance: alarm.NewBalance(o),
+		vnis: alarm.NewUnknownVNIs(o), silent: alarm.NewSilent(o),
 		log: alarm.NewLogLines(o, e.opts.LostLogLines), firewall: alarm.NewFirewall(packets, firewallOf{e}), nat: alarm.NewNAT(o, natOf{e}),
 	}
 }
@@ -37,9 +45,56 @@ func (a alarms) look(e *edge) {
 	a.limits.Look(e.state.dp.Limits)
 	inForce := e.writer.InForce().Paths
 	a.balance.Look(e.state.dp.Counters, inForce.PathPolicies, inForce.Moves, a.flowCache.Flows())
+	a.remotes(e)
 	e.bgp.Watch()
 	a.log.Look()
 	e.changes.lookProblems()
+}
+
+// remotes has those look that watch what remotes send.
+func (a alarms) remotes(e *edge) {
+	now := time.Now()
+	e.state.mu.RLock()
+	defer e.state.mu.RUnlock()
+	a.vnis.Look(e.state.dp.Drops, watchedMonitors{e.state.dp.Monitors}.orNone(), now)
+	a.silent.Look(e.state.configured, e.state.dp.Counters, now)
+}
+
+// watchedMonitors are those of a data path.
+type watchedMonitors struct{ apiserver.Monitors }
+
+func (m watchedMonitors) orNone() alarm.Monitors {
+	if m.Monitors == nil {
+		return nil
+	}
+	return m
+}
+
+// StartMonitor implements alarm.Monitors.
+func (m watchedMonitors) StartMonitor(o datapath.MonitorOptions) (alarm.MonitorSession, error) {
+	return m.Monitors.StartMonitor(o)
+}
+
+// answersPings reports whether one of the paths to a remote has been answered.
+func (e *edge) answersPings(known discovery.Readings) func(netip.Addr) bool {
+	return func(remote netip.Addr) bool {
+		return slices.ContainsFunc(plan.Pairs(e.state.config), func(pair overlay.Pair) bool {
+			return slices.Contains(e.state.config.Remote(remote).Addrs, pair.Remote) && known.IsAnswered(pair)
+		})
+	}
+}
+
+// remoteProblems are those that watch what remotes send.
+func (e *edge) remoteProblems() []problem.Problem {
+	list := e.alarms.vnis.Problems(e.state.config)
+	if e.state.dp == nil {
+		return list
+	}
+	known, err := e.mtus.Read(e.state.dp.Paths)
+	if err != nil { // a fault already
+		return list
+	}
+	return append(list, e.alarms.silent.Problems(e.state.config, e.answersPings(known), time.Now())...)
 }
 
 // firewallOf lends the firewall of an edge.

@@ -261,6 +261,7 @@ func (e *edge) succeed() {
 		return
 	}
 	e.hostEvents.Unfollow()
+	e.alarms.vnis.End()
 	err := e.state.dp.Owner.Close()
 	e.state.dp, e.successor.dp = e.successor.dp, nil
 	e.hostEvents.Follow(e.state.dp.HostEvents)
@@ -311,6 +312,7 @@ func unwanted(holds host.Desired, hostState host.State) []uint16 {
 // host away. The API must not be served any more.
 func (e *edge) stop(remove bool) error {
 	e.hostEvents.Unfollow()
+	e.alarms.vnis.End()
 	unspoken := e.bgp.End(!remove) // first, so that the others send no more
 	e.state.mu.Lock()
 	dp := e.state.dp

@@ -48,6 +48,8 @@ var (
 	from6, to6 = netip.MustParseAddr("2001:2::1"), netip.MustParseAddr("2001:2::2")
 	fromMAC    = overlay.MAC{2, 0x53, 0x76, 0x4f, 0x70, 1}
 	toMAC      = overlay.MAC{2, 0x53, 0x76, 0x4f, 0x70, 2}
+	// ProbeMAC is the destination of the frames of all probes.
+	ProbeMAC = toMAC
 )
 
 // unitFor is the payload of a packet, so that it fits an underlay of mtu bytes whatever its shape.

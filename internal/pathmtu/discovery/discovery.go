@@ -191,6 +191,11 @@ func (r Readings) State(pair overlay.Pair) string {
 	return pathNotProbed
 }
 
+// IsAnswered reports whether the far end of a path answers probes.
+func (r Readings) IsAnswered(pair overlay.Pair) bool {
+	return r.results[pair].State == pathmtu.Confirmed
+}
+
 // Outcome is how often a report came to that.
 type Outcome struct {
 	Name  string
