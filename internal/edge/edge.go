@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -32,6 +33,7 @@ import (
 	"github.com/selvage/selvage/internal/peering"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
+	"github.com/selvage/selvage/internal/revision"
 	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/internal/transaction"
 	"github.com/selvage/selvage/internal/writer"
@@ -121,7 +123,7 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
 	e.failover.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted)
-	e.bgp.Remember(e.adopted)
+	e.bgp.Remember(e.adopted, e.formerNeighbours())
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
@@ -336,4 +338,21 @@ func (e *edge) stop(remove bool) error {
 		e.log.Warn("left behind", "what", what)
 	}
 	return errors.Join(err, e.host.Ensure(host.Desired{}), e.transactions.ForgetLive())
+}
+
+// formerNeighbours are the BGP neighbours of the configuration that was in force last, nil where that is not known.
+func (e *edge) formerNeighbours() []netip.Addr {
+	r, err := revision.Newest(e.opts.StateDir, e.state.config.Name)
+	if err != nil {
+		return nil
+	}
+	former, err := r.Source.Edge()
+	if err != nil || former.BGP == nil {
+		return nil
+	}
+	addrs := make([]netip.Addr, 0, len(former.BGP.Neighbours))
+	for _, n := range former.BGP.Neighbours {
+		addrs = append(addrs, n.Addr)
+	}
+	return addrs
 }

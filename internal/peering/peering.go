@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +84,8 @@ type Peering struct {
 	missed   chan struct{} // when hosts may have come that nobody told of
 	complete chan struct{} // when neighbours said all after a restart
 	// known is what is merged into the edge's config, as of the last reconciliation.
-	known rib.Snapshot
+	known  rib.Snapshot
+	former []netip.Addr // neighbours of the former process, nil: unknown
 	// left are the routes that the tables in force have no room for.
 	left   []rib.Place
 	logged []problem.Problem // at the last look
@@ -155,6 +157,9 @@ func (p *Peering) Configure() {
 		p.o.Writer.ReplaceRoutes(nil)
 	default:
 		b.Configure(p.o.Edge.Configured())
+		if !sharesNeighbour(p.former, *p.o.Edge.Configured().BGP) {
+			p.Sweep()
+		}
 		p.LookHosts()
 		p.configured = true
 	}
@@ -169,9 +174,16 @@ func (p *Peering) End(keep bool) error {
 	return nil
 }
 
-// Remember has the remotes of a former process stay until BGP said all anew.
-func (p *Peering) Remember(adopted bool) {
-	if adopted && p.o.Edge.Configured().BGP != nil {
+// sharesNeighbour reports whether a neighbour of a former configuration is still one. Without, none is left to say again
+// what was learned by that; unknown neighbours may be any.
+func sharesNeighbour(former []netip.Addr, now overlay.BGP) bool {
+	return former == nil || slices.ContainsFunc(now.Neighbours, func(n overlay.BGPNeighbour) bool { return slices.Contains(former, n.Addr) })
+}
+
+// Remember has the remotes of a former process stay until BGP said all anew, by one of its neighbours; nil: they are unknown.
+func (p *Peering) Remember(adopted bool, neighbours []netip.Addr) {
+	p.former = neighbours
+	if c := p.o.Edge.Configured().BGP; adopted && c != nil && sharesNeighbour(neighbours, *c) {
 		previous, err := p.o.Edge.PreviousRemotes(plan.Segments(p.o.Edge.Configured()))
 		p.o.Report("read the remotes of a previous process", err)
 		if p.known.Previous = previous; previous == nil {

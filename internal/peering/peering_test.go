@@ -33,28 +33,31 @@ func (e *edge) PreviousRemotes([]overlay.Segment) (map[string][]netip.Addr, erro
 }
 
 // Remotes of a former process are used until neighbours said all, where that process left its tables and the edge still
-// speaks BGP.
+// speaks BGP, with a neighbour that it had.
 func TestRemotesOfAPreviousProcess(t *testing.T) {
-	here, there := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	here, there, neighbour := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3"), netip.MustParseAddr("192.0.2.4")
 	for name, test := range map[string]struct {
 		adopted, bgp bool
+		former       []netip.Addr
 		want         []netip.Addr
 	}{
-		"adopted": {true, true, []netip.Addr{here, there}}, "from nothing": {false, true, []netip.Addr{here}}, "without BGP now": {true, false, []netip.Addr{here}},
+		"adopted": {true, true, nil, []netip.Addr{here, there}}, "from nothing": {false, true, nil, []netip.Addr{here}}, "without BGP now": {true, false, nil, []netip.Addr{here}},
+		"a neighbour stayed":  {true, true, []netip.Addr{there, neighbour}, []netip.Addr{here, there}},
+		"no neighbour stayed": {true, true, []netip.Addr{there}, []netip.Addr{here}},
 	} {
 		e := &edge{
 			config:   overlay.Edge{Segments: []overlay.Segment{{Name: "blue", EVPN: &overlay.EVPNInstance{}, Remotes: []netip.Addr{here}}}},
 			previous: map[string][]netip.Addr{"blue": {there}},
 		}
 		if test.bgp {
-			e.config.BGP = &overlay.BGP{}
+			e.config.BGP = &overlay.BGP{Neighbours: []overlay.BGPNeighbour{{Addr: neighbour}}}
 		}
 		p := New(Options{Edge: e, Log: slog.New(slog.DiscardHandler), Report: func(what string, err error) {
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, what, err)
 			}
 		}})
-		p.Remember(test.adopted)
+		p.Remember(test.adopted, test.former)
 		p.Merge()
 		if got := e.merged.Segments[0].Remotes; !slices.Equal(got, test.want) || p.IsSettling() != (len(test.want) > 1) {
 			t.Errorf("%s: remotes %v, want %v; settling %t", name, got, test.want, p.IsSettling())

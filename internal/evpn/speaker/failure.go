@@ -22,7 +22,8 @@ func unreachable(n overlay.BGPNeighbour, why string) string {
 	}
 	switch {
 	case strings.Contains(why, "connection refused"):
-		text, fix = "nothing listens there", fmt.Sprintf("start BGP at %s, or set its port", n.Addr)
+		text, fix = "nothing listens there", fmt.Sprintf("start BGP at %s, or set its port; a Selvage edge listens only with spec.bgp.listen, "+
+			"which one of two edges needs", n.Addr)
 	case strings.Contains(why, "assign requested address"):
 		fix = fmt.Sprintf("localAddress %s is none of this host's", n.Local)
 	case strings.Contains(why, "timeout") && n.Password != "":
@@ -86,6 +87,7 @@ var fixes = map[[2]uint8]string{
 	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                       "check the network path to it, and at the load of both ends",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}: "this edge advertises more prefixes than it takes",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_PEER_DECONFIGURED}:                  "this edge is not in its configuration any more, or its process was stopped",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_HARD_RESET}:                         "this edge is not in its configuration any more, or somebody reset the session there",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN}:            "it was shut down there",
 }
 

@@ -35,6 +35,7 @@ type report struct {
 	up        bool
 	malformed uint64
 	failure   string
+	refused   bool      // failure is that one end refused the other's OPEN
 	at        time.Time // of failure, or of the session's end
 	limited   bool      // by its number of prefixes
 	left      bool      // it was shut down by its operator
@@ -124,7 +125,38 @@ func (b *budget) take(now time.Time) (bool, int) {
 func (r *report) fail(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failure, r.at = why, time.Now()
+	r.failure, r.refused, r.at = why, false, time.Now()
+}
+
+// refuse notes that one end refused the other's OPEN.
+func (r *report) refuse(why string) {
+	r.fail(why)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = true
+}
+
+// ended notes a NOTIFICATION of either end.
+func (r *report) ended(code uint8, why string) {
+	if code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR {
+		r.refuse(why)
+		return
+	}
+	r.fail(why)
+}
+
+// refusalStands is for how long a refused OPEN says more than a connection that is not made: a neighbour that only opens
+// sessions comes again within that time.
+const refusalStands = 3 * time.Minute
+
+// unreached notes that no connection was made.
+func (r *report) unreached(why string) {
+	r.mu.Lock()
+	stands := r.refused && time.Since(r.at) < refusalStands
+	r.mu.Unlock()
+	if !stands {
+		r.fail(why)
+	}
 }
 
 func (r *report) set(up bool) {
@@ -132,7 +164,7 @@ func (r *report) set(up bool) {
 	defer r.mu.Unlock()
 	r.up, r.at = up, time.Now()
 	if up {
-		r.failure, r.limited, r.left = "", false, false
+		r.failure, r.refused, r.limited, r.left = "", false, false, false
 		return
 	}
 	r.mended, r.mending = nil, false // of a session that is over nothing is taken any more
@@ -249,7 +281,7 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 	}()
 	switch message {
 	case failedToConnect:
-		h.of.fail(unreachable(conf, attrs["Error"].String()))
+		h.of.unreached(unreachable(conf, attrs["Error"].String()))
 	case receivedNotification:
 		h.notified(conf, number("Code"), number("Subcode"), attrs)
 	case sentNotification:
@@ -260,7 +292,7 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 		case number("Code") == bgp.BGP_ERROR_HOLD_TIMER_EXPIRED:
 			h.of.fail(silentFor(conf))
 		default:
-			h.of.fail("this edge ended the session: " + notification(conf, number("Code"), number("Subcode"), "", true))
+			h.of.ended(number("Code"), "this edge ended the session: "+notification(conf, number("Code"), number("Subcode"), "", true))
 		}
 	case prefixLimit:
 		h.limit(conf, attrs)
@@ -290,7 +322,7 @@ func (h handler) notified(conf overlay.BGPNeighbour, code, subCode uint8, attrs 
 	if data, _ := attrs["Data"].Any().([]byte); code == bgp.BGP_ERROR_CEASE && subCode == bgp.BGP_ERROR_SUB_HARD_RESET && len(data) >= 2 {
 		code, subCode = data[0], data[1]
 	}
-	h.of.fail("it ended the session: " + notification(conf, code, subCode, attrs["Communicated-Reason"].String(), false))
+	h.of.ended(code, "it ended the session: "+notification(conf, code, subCode, attrs["Communicated-Reason"].String(), false))
 	h.of.mu.Lock()
 	defer h.of.mu.Unlock()
 	h.of.left = code == bgp.BGP_ERROR_CEASE && subCode == bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN
