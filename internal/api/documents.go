@@ -54,6 +54,7 @@ type SegmentInfo struct {
 	Router        string                `json:"router,omitempty"` // whose interface the segment is
 	Gateway       []netip.Prefix        `json:"gateway"`          // addresses of the router there
 	Generation    uint32                `json:"generation"`
+	ClampMSS      bool                  `json:"clamp_mss"` // the MSS of TCP is lowered to what the tunnel carries
 }
 
 // Tally counts objects of which some work.

@@ -127,7 +127,7 @@ func segmentInfos(e overlay.Edge, v host.State, generations map[string]uint32) [
 	for _, s := range segments {
 		info := api.SegmentInfo{
 			Name: s.Name, VNI: s.VNI, Encapsulation: s.Tunnel.Encapsulation, UDPPort: s.Tunnel.UDPPort,
-			Ports: ports[s.Name], Remotes: len(s.Remotes), Gateway: []netip.Prefix{}, Generation: generations[s.Name],
+			Ports: ports[s.Name], Remotes: len(s.Remotes), Gateway: []netip.Prefix{}, Generation: generations[s.Name], ClampMSS: s.ClampMSS,
 		}
 		if s.Gateway != nil {
 			info.Router, info.Gateway = s.Gateway.Router, append(info.Gateway, s.Gateway.Addresses...)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/selvage/selvage/internal/cilium"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -153,7 +154,14 @@ func TestMTU(t *testing.T) {
 		{"ports of a segment", func(inv *Inventory) {
 			inv.Tunnels[0].Source, inv.Tunnels[0].Name, inv.Tunnels[0].Device, inv.Tunnels[0].MTU = fromSelvage, "a/blue", "", 0
 			inv.on("tap0").MTU = 9000
-		}, "mtu", Fault, "a/blue", "MTU 9000 of tap0 + 50 bytes of vxlan over IPv4 = 9050", []string{
+		}, "mtu", Warning, "a/blue", "MTU 9000 of tap0 + 50 bytes of vxlan over IPv4 = 9050", []string{
+			"ip link set dev eth0 mtu 9050",
+			"ip link set dev tap0 mtu 1550  # or: lower the overlay, and its end systems too",
+		}},
+		{"ports of a segment that answers", func(inv *Inventory) {
+			inv.Tunnels[0].Source, inv.Tunnels[0].Name, inv.Tunnels[0].Device, inv.Tunnels[0].MTU, inv.Tunnels[0].Answers = fromSelvage, "a/blue", "", 0, true
+			inv.on("tap0").MTU = 9000
+		}, "mtu", Note, "a/blue", "MTU 9000 of tap0 + 50 bytes of vxlan over IPv4 = 9050", []string{
 			"ip link set dev eth0 mtu 9050",
 			"ip link set dev tap0 mtu 1550  # or: lower the overlay, and its end systems too",
 		}},
@@ -211,7 +219,9 @@ func TestRemotes(t *testing.T) {
 			"remotes", Note, "vxlan0", "no remote", []string{"bridge fdb append 00:00:00:00:00:00 dev vxlan0 dst REMOTE"}},
 		{"down", func(inv *Inventory) { inv.Tunnels[0].Up = false },
 			"remotes", Warning, "vxlan0", "down", []string{"ip link set dev vxlan0 up"}},
-		{"edge in trouble", func(inv *Inventory) { inv.Edges[0].Problems = []string{"port p0: no interface veth0"} },
+		{"edge in trouble", func(inv *Inventory) {
+			inv.Edges[0].Problems = []problem.Problem{problem.Note("port p0 has MTU 1500, …"), problem.Warning("port p0: no interface veth0")}
+		},
 			"edge", Warning, "a", "port p0: no interface veth0", nil},
 		{"edge drops", func(inv *Inventory) { inv.Edges[0].Drops = map[string]uint64{"too-big": 2, "no-remote": 5} },
 			"edge", Note, "a", "no-remote 5, too-big 2", nil},

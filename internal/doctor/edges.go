@@ -11,7 +11,6 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/host"
-	"github.com/selvage/selvage/internal/problem"
 )
 
 // EdgeAnswer is what one edge says of itself.
@@ -37,7 +36,7 @@ func (inv *Inventory) addEdges(ctx context.Context, edges Edges, proc string) {
 		if !inv.here(a.Status, own) {
 			continue
 		}
-		e := Edge{Name: a.Status.Name, Problems: problem.Texts(a.Status.Problems), Drops: map[string]uint64{}}
+		e := Edge{Name: a.Status.Name, Problems: a.Status.Problems, Drops: map[string]uint64{}}
 		for _, d := range a.Drops {
 			if d.Packets > 0 {
 				e.Drops[d.Reason] = d.Packets
@@ -79,7 +78,7 @@ func segmentTunnel(a EdgeAnswer, s api.SegmentInfo) Tunnel {
 		Source: fromSelvage,
 		Tunnel: host.Tunnel{Encapsulation: string(s.Encapsulation), VNI: uint32(s.VNI), Port: s.UDPPort, Local: a.Status.TEP},
 		Up:     true,
-		Ports:  []string{},
+		Ports:  []string{}, Answers: s.ClampMSS,
 	}
 	for _, p := range a.Ports {
 		if p.Segment == s.Name && p.Ifindex != 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/selvage/selvage/internal/cilium"
 	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // Inventory is what was read of a host: plain data. Pointers are nil for what a
@@ -110,7 +111,9 @@ type Tunnel struct {
 	MTU    int      `json:"mtu,omitempty"` // of the device; 0 leaves it to the ports
 	Up     bool     `json:"up"`
 	Ports  []string `json:"ports"` // interfaces whose frames enter it
-	Paths  []Path   `json:"paths"` // to each remote
+	// Answers: senders of packets that do not fit are told by ICMP, and the MSS of TCP is lowered, so that nothing is lost.
+	Answers bool   `json:"answers,omitempty"`
+	Paths   []Path `json:"paths"` // to each remote
 }
 
 // The sources of tunnels.
@@ -140,7 +143,7 @@ type Bridge struct {
 // Edge is a Selvage edge of this network namespace.
 type Edge struct {
 	Name     string            `json:"name"`
-	Problems []string          `json:"problems"`
+	Problems []problem.Problem `json:"problems"`
 	Drops    map[string]uint64 `json:"drops"` // reason → packets, those that are not 0
 }
 

@@ -95,6 +95,12 @@ func (inv *Inventory) tooNarrow(t Tunnel, s *strait, carries, need int) Finding 
 			iperf,
 		},
 	}
+	if t.Source == fromSelvage {
+		f.Severity, f.Why = Warning, "The edge answers what does not fit with ICMP errors (RFC 1191, RFC 8201); senders that ignore those lose packets."
+	}
+	if t.Answers {
+		f.Severity, f.Why = Note, "The edge lowers the MSS of TCP to what the tunnel carries, and answers larger packets with ICMP errors (RFC 1191, RFC 8201): nothing is lost, but senders learn it one by one."
+	}
 	if s.where == "" {
 		f.Change = append(f.Change, fmt.Sprintf("ip -%d route flush cache  # if a router reported it (ip route get %s says expires); else change that route's mtu",
 			version(s.remotes[0]), s.remotes[0]))

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // checkRemotes looks at what a tunnel can reach at all.
@@ -95,8 +97,15 @@ func checkEdges(inv *Inventory) []Finding {
 	var found []Finding
 	for _, e := range inv.Edges {
 		for _, p := range e.Problems {
+			if p.Severity == problem.SeverityNote { // nothing is wrong, and an MTU is checkMTU's
+				continue
+			}
+			severity := Warning
+			if p.Severity == problem.SeverityError {
+				severity = Fault
+			}
 			found = append(found, Finding{
-				Check: "edge", Severity: Warning, Subject: e.Name, What: p, Evidence: "selvage status",
+				Check: "edge", Severity: severity, Subject: e.Name, What: p.Text, Evidence: "selvage status",
 				Why: "The edge reports it itself.", Measure: []string{"selvage status --edge " + e.Name},
 			})
 		}

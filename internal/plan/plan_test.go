@@ -350,7 +350,7 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// What ends traffic is an error; what only narrows it is a warning.
+// What ends traffic is an error; what only narrows it is a warning, or a note where nothing is lost.
 func TestSeverities(t *testing.T) {
 	pathPolicies, dead := Teamed(edge(), FactsOf(edge(), host.State{}, nil, nil), PathPolicies{})
 	_, list := Desired(edge(), host.State{}, pathPolicies)
@@ -366,9 +366,19 @@ func TestSeverities(t *testing.T) {
 	if len(list) == 0 {
 		t.Error("a narrow path is no problem")
 	}
-	for _, p := range list {
-		if p.Severity != problem.SeverityWarning {
-			t.Errorf("%s: %s", p.Severity, p.Text)
+	for _, clamps := range []bool{true, false} {
+		want := problem.SeverityWarning
+		if clamps {
+			want = problem.SeverityNote
+		}
+		for i := range e.Segments {
+			e.Segments[i].ClampMSS = clamps
+		}
+		_, list = Desired(e, v, pathPolicies)
+		for _, p := range list {
+			if strings.Contains(p.Text, "has MTU") && p.Severity != want {
+				t.Errorf("clamping %t: %s: %s", clamps, p.Severity, p.Text)
+			}
 		}
 	}
 }
