@@ -90,6 +90,9 @@ func LogKinds(log *slog.Logger, was, now []problem.Problem) {
 	logChanges(log, was, now, withoutFigures)
 }
 
+// NewKinds are the problems that are new, where one whose figures changed is the same.
+func NewKinds(was, now []problem.Problem) []problem.Problem { return others(now, was, withoutFigures) }
+
 // logChanges takes problems for the same whose keys are.
 func logChanges(log *slog.Logger, was, now []problem.Problem, key func(problem.Problem) problem.Problem) {
 	for _, p := range others(now, was, key) {

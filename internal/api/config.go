@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // ConfigInfo is the configuration in force, as it was written. Passwords and keys are left out.
@@ -79,6 +81,8 @@ type ApplyInfo struct {
 	Effects  ApplyEffects   `json:"effects"`
 	// LeftOut is what of it could not be written, where that was so before too.
 	LeftOut string `json:"left_out,omitempty"`
+	// NewProblems are those that the edge did not have before. The command finds them, the edge does not.
+	NewProblems []problem.Problem `json:"new_problems,omitempty"`
 }
 
 // MaxChanges is how many changes an ApplyInfo lists.

@@ -31,6 +31,8 @@ const (
 	exitOK = iota
 	exitFailure
 	exitUsage
+	// exitProblems is of what is done, and shows new errors.
+	exitProblems = 4
 )
 
 type commands struct {
@@ -194,10 +196,13 @@ func status(err error) int {
 		usage    usageError
 		query    *api.QueryError
 		named    edge.NameError
+		broken   newErrors
 	)
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &broken):
+		return exitProblems
 	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query), errors.As(err, &named):
 		return exitUsage
 	}

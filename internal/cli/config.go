@@ -11,12 +11,14 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 type applyCmd struct {
 	query
 	DryRun  bool          `short:"n" xor:"when" help:"Show what would change, and what becomes of connections. Nothing changes."`
 	Confirm time.Duration `xor:"when" placeholder:"TIME" help:"Go back by itself after this time, as in 60s, unless selvage confirm is run."`
+	Wait    time.Duration `placeholder:"TIME" help:"Wait so long, as in 30s, for new problems to clear up; next hops and BGP sessions take a moment. 1s when left out."`
 	File    string        `arg:"" optional:"" help:"Configuration file; the one that the edge was started with when left out."`
 }
 
@@ -26,14 +28,20 @@ func (c *applyCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	var made newErrors
 	question := func(client *api.Client, ctx context.Context) (api.ApplyInfo, error) {
-		info, err := client.Config().Apply(ctx, q)
+		info, err := changing(ctx, client, c.Wait, func() (api.ApplyInfo, error) { return client.Config().Apply(ctx, q) })
 		if wrong := (*api.QueryError)(nil); errors.As(err, &wrong) {
 			err = usageError{err}
 		}
+		made = newErrors(problem.Count(info.NewProblems, problem.SeverityError))
 		return info, err
 	}
-	return show(ctx, c.query, s.out, question, observe.Applied)
+	err = show(ctx, c.query, s.out, question, observe.Applied)
+	if err == nil && made > 0 {
+		return made
+	}
+	return err
 }
 
 // question reads the file here: who types its name may be in another directory than the edge.
@@ -75,7 +83,7 @@ func (c *applyCmd) question(ctx context.Context) (api.ApplyQuery, error) {
 // Help says what kong's flags do not.
 func (*applyCmd) Help() string {
 	return "The edge checks the configuration, changes what differs, and answers when it is in force. What cannot be applied whole is rolled back, and the exit status is 1; " +
-		"it is 2 when the file has mistakes. A configuration from another file than the edge's own is in force until the edge starts again."
+		"it is 2 when the file has mistakes, and 4 when it is in force and the edge has errors that it did not have before. A configuration from another file than the edge's own is in force until the edge starts again."
 }
 
 type reloadCmd struct {
@@ -90,7 +98,7 @@ func (c *reloadCmd) Run(ctx context.Context, s *streams) error {
 		c.Edge = c.Name
 	}
 	question := func(client *api.Client, ctx context.Context) (api.ApplyInfo, error) {
-		return client.Config().Reload(ctx, os.Getenv("SUDO_USER"), c.DryRun)
+		return changing(ctx, client, 0, func() (api.ApplyInfo, error) { return client.Config().Reload(ctx, os.Getenv("SUDO_USER"), c.DryRun) })
 	}
 	return show(ctx, c.query, s.out, question, observe.Applied)
 }
@@ -119,7 +127,9 @@ type rollbackCmd struct {
 // Run goes back.
 func (c *rollbackCmd) Run(ctx context.Context, s *streams) error {
 	question := func(client *api.Client, ctx context.Context) (api.ApplyInfo, error) {
-		return client.Config().Rollback(ctx, c.Revision, os.Getenv("SUDO_USER"))
+		return changing(ctx, client, 0, func() (api.ApplyInfo, error) {
+			return client.Config().Rollback(ctx, c.Revision, os.Getenv("SUDO_USER"))
+		})
 	}
 	return show(ctx, c.query, s.out, question, observe.Applied)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 // signs stand before changes, as in a diff.
@@ -23,14 +24,32 @@ func Applied(w Writer, info api.ApplyInfo) error {
 	case !info.Applied:
 		fmt.Fprintf(&b, "edge %s: %s; nothing is changed yet\n", info.Edge, counted(changed, "change", "changes"))
 	default:
-		fmt.Fprintf(&b, "edge %s: revision %d is in force, %s\n", info.Edge, info.Revision.ID, counted(changed, "change", "changes"))
+		fmt.Fprintf(&b, "edge %s: revision %d is in force, %s%s\n", info.Edge, info.Revision.ID, counted(changed, "change", "changes"), newProblems(info.NewProblems))
 	}
 	listChanges(&b, info.Changes, info.Omitted, info.Effects, info.LeftOut)
 	if r := info.Revision; info.Applied && !r.Until.IsZero() {
 		fmt.Fprintf(&b, "It goes back by itself at %s: selvage confirm has it stay.\n", clock(r.Until))
 	}
+	for i, p := range info.NewProblems {
+		if i == mostNewProblems {
+			fmt.Fprintf(&b, "and %d more: see selvage status\n", len(info.NewProblems)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s: %s\n", p.Severity, p.Text)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// mostNewProblems are written.
+const mostNewProblems = 20
+
+// newProblems counts those that a change made.
+func newProblems(list []problem.Problem) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return ", and " + counted(len(list), "new problem", "new problems") + " below"
 }
 
 // listChanges writes what changed, what that does to what runs, and what could not be written.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/problem"
 )
 
 func revisions() []api.RevisionInfo {
@@ -41,6 +42,12 @@ func TestGoldenConfig(t *testing.T) {
 			a.Applied, a.Omitted, a.Effects = false, 0, api.ApplyEffects{Sessions: 340, NATSessions: 3}
 			a.Changes = a.Changes[:1]
 			return Applied(w, a)
+		},
+		"apply-problems": func(w Writer) error {
+			return Applied(w, api.ApplyInfo{
+				Edge: "host-a", Applied: true, Revision: revisions()[3], Changes: applied().Changes[:1],
+				NewProblems: []problem.Problem{problem.Error("port p1: no interface tap9: create it"), problem.Warning("remote 192.0.2.9 is silent")},
+			})
 		},
 		"apply-nothing":  func(w Writer) error { return Applied(w, api.ApplyInfo{Edge: "host-a"}) },
 		"apply-left-out": func(w Writer) error { return Applied(w, partly()) },
