@@ -197,11 +197,12 @@ func status(err error) int {
 		query    *api.QueryError
 		named    edge.NameError
 		broken   newErrors
+		lacking  hostErrors
 	)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &broken):
+	case errors.As(err, &broken), errors.As(err, &lacking):
 		return exitProblems
 	case errors.As(err, &parse), errors.As(err, &problems), errors.As(err, &usage), errors.As(err, &query), errors.As(err, &named):
 		return exitUsage

@@ -105,6 +105,7 @@ func (c *removeCmd) Run(_ context.Context, s *streams) error {
 }
 
 type checkCmd struct {
+	Host  bool     `help:"Also look whether this host has the interfaces, addresses, routes and MTUs that the files need. Run it in the network namespace of the edge."`
 	Files []string `arg:"" name:"file" help:"Configuration files."`
 }
 
@@ -113,6 +114,7 @@ func (c *checkCmd) Run(s *streams) error {
 	var (
 		problems config.Errors
 		unusable []error
+		lacking  hostErrors
 	)
 	for _, file := range c.Files {
 		e, err := config.Load(file)
@@ -138,6 +140,13 @@ func (c *checkCmd) Run(s *streams) error {
 			for _, warning := range e.Warnings {
 				fmt.Fprintf(s.err, "warning: %s\n", warning)
 			}
+			if c.Host {
+				n, err := checkHost(s, e)
+				if err != nil {
+					return err
+				}
+				lacking += n
+			}
 			if e.APIVersion != config.Version {
 				fmt.Fprintf(s.err, "%s: it is of %s; selvage convert -w %s makes it %s\n", file, e.APIVersion, file, config.Version)
 			}
@@ -146,6 +155,9 @@ func (c *checkCmd) Run(s *streams) error {
 	if len(unusable) > 0 {
 		printError(s.err, problemsOrNil(problems))
 		return usageError{errors.Join(unusable...)}
+	}
+	if len(problems) == 0 && lacking > 0 {
+		return lacking
 	}
 	return problemsOrNil(problems)
 }

@@ -2,12 +2,17 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -27,6 +32,37 @@ func (n newErrors) Error() string {
 	}
 	return fmt.Sprintf("it is in force, and there are %d new errors: see selvage status", int(n))
 }
+
+// hostErrors is the error of so many things that a host lacks.
+type hostErrors int
+
+func (n hostErrors) Error() string {
+	return fmt.Sprintf("this host is not as the configuration needs it: %s above", plural(int(n), "error"))
+}
+
+// checkHost prints what this host lacks of what an edge needs, and counts the errors.
+func checkHost(s *streams, e overlay.Edge) (hostErrors, error) {
+	h, err := host.Open("", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return 0, fmt.Errorf("look at the host: %w", err)
+	}
+	state, err := h.Observe(plan.Want(e))
+	if err = errors.Join(err, h.Close()); err != nil {
+		return 0, fmt.Errorf("look at the host: %w", err)
+	}
+	list := plan.HostProblems(e, state)
+	for i, p := range list {
+		if i == mostHostProblems {
+			fmt.Fprintf(s.err, "and %d more\n", len(list)-i)
+			break
+		}
+		fmt.Fprintf(s.err, "%s: %s\n", p.Severity, p.Text)
+	}
+	return hostErrors(problem.Count(list, problem.SeverityError)), nil
+}
+
+// mostHostProblems are printed of each file.
+const mostHostProblems = 50
 
 // changing asks for a change of the configuration, and adds the problems that the edge has since then: those that stay for
 // wait, at least settling.
