@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
@@ -103,7 +104,7 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 		}
 	}
 	v.mu.Lock()
-	is, moves := v.surveyed(), v.table.Moves()
+	is, moves, config := v.surveyed(), v.table.Moves(), v.config
 	list = append(append(list, v.overflowProblems(now)...), v.claims.problems()...)
 	v.mu.Unlock()
 	for _, m := range moves {
@@ -117,8 +118,37 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 		list = append(list, problem.Warning("BGP: %s: %d routes, such as the one from %s for %s: %s: see `selvage bgp routes --unused`",
 			w.Why, w.Routes, is.problems[example].Neighbour, cmp.Or(is.problems[example].For, "nobody"), is.problems[example].Why))
 	}
+	list = append(list, unimportedProblems(config, is)...)
 	if is.counts.Stale > 0 {
 		list = append(list, problem.Warning("BGP: %d routes in use are stale: the session they came from was lost", is.counts.Stale))
+	}
+	return list
+}
+
+// unimportedProblems are routes that nothing here imports: a mistake where a segment has no remote, and a note else, as a
+// neighbour may have more segments than this edge.
+func unimportedProblems(config overlay.BGP, is survey) (list []problem.Problem) {
+	const most = 3
+	judge, also := problem.Note, ""
+	if len(is.lonely) > 0 {
+		named := is.lonely[:min(len(is.lonely), most)]
+		judge, also = problem.Warning, fmt.Sprintf("; no remote is known of segment %s", strings.Join(named, ", "))
+		if more := len(is.lonely) - len(named); more > 0 {
+			also += fmt.Sprintf(" and %d more", more)
+		}
+		also += ": compare VNIs and route targets (spec.segments[].evpn) of both ends"
+	}
+	for _, u := range is.unimported {
+		var names []string
+		for _, target := range u.Targets[:min(len(u.Targets), most)] {
+			names = append(names, target.String())
+		}
+		targets := strings.Join(names, ", ")
+		if more := len(u.Targets) - most; more > 0 {
+			targets += fmt.Sprintf(" and %d more", more)
+		}
+		list = append(list, judge("BGP: %d routes of %s are not used: no segment imports %s%s; see `selvage bgp routes --unused`",
+			u.Routes, neighbourName(config, u.Neighbour), targets, also))
 	}
 	return list
 }

@@ -18,8 +18,11 @@ const (
 type survey struct {
 	counts   evpn.Counts
 	problems []evpn.Status
-	changed  bool      // the table has, since
-	again    time.Time // when another one may be made; zero: at any time
+	// unimported are routes that concern nothing here, and lonely the segments without any remote.
+	unimported []evpn.Unimported
+	lonely     []string
+	changed    bool      // the table has, since
+	again      time.Time // when another one may be made; zero: at any time
 }
 
 // of looks at the table unless it knows it, or has just looked.
@@ -28,7 +31,7 @@ func (s *survey) of(t *evpn.Table) {
 	if !s.changed || begin.Before(s.again) {
 		return
 	}
-	*s = survey{counts: t.Counts(), problems: t.Problems()}
+	*s = survey{counts: t.Counts(), problems: t.Problems(), unimported: t.Unimported(), lonely: t.Lonely()}
 	if took := time.Since(begin); took > surveyQuick {
 		s.again = begin.Add(took * surveyShare)
 	}
