@@ -85,7 +85,7 @@ static __always_inline int change(CTX *ctx, struct pkt *p, const struct decision
 	int why = tunnelled ? merge_ecn(ctx, p) : 0;
 
 	if (!why && p->tcp_flags & TCP_SYN)
-		why = clamp_mss(ctx, p, clamp_limit(p, d, tunnelled));
+		why = clamp_mss(ctx, p, clamp_limit(p, d));
 	if (!why)
 		why = rewrite_routed(ctx, p, d);
 	if (why)

@@ -38,19 +38,29 @@ static __always_inline __u32 tunnel_mtu(const struct pkt *p, const struct vport 
 	return to->mtu > headroom ? to->mtu - headroom : 0;
 }
 
-/* The smallest MTU of the tunnels that a SYN crosses in segments with clamping; 0: none. */
-static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d, bool tunnelled)
+/* What an uplink or a tunnel on a SYN's way carries; 0: any size. clamps: one of its segments does. */
+static __always_inline __u32 clamp_by(struct pkt *p, const struct vport *v,
+				      const struct segment *seg, bool clamps)
+{
+	if (!v || !seg || !clamps)
+		return 0;
+	if (v->kind == VPORT_TEP)
+		return seg->flags & SEGMENT_CLAMP ? tunnel_mtu(p, v, seg) : 0;
+	return v->flags & VPORT_UPLINK ? v->mtu : 0;
+}
+
+/* The smallest MTU of tunnels and uplinks that a SYN crosses, in segments with clamping; 0: none. */
+static __always_inline __u32 clamp_limit(struct pkt *p, const struct decision *d)
 {
 	struct segment *from = segment_get(d->segment), *to = segment_get(d->to_segment);
-	struct vport *in = vport_get(d->in), *out = vport_get(d->out);
-	__u32 limit = 0, mtu;
+	bool clamps = ((from ? from->flags : 0) | (to ? to->flags : 0)) & SEGMENT_CLAMP;
+	__u32 in = clamp_by(p, vport_get(d->in), from, clamps), out = 0;
 
-	if (tunnelled && in && from && from->flags & SEGMENT_CLAMP)
-		limit = tunnel_mtu(p, in, from);
-	if (d->action != ACTION_TUNNEL || !out || !to || !(to->flags & SEGMENT_CLAMP))
-		return limit;
-	mtu = tunnel_mtu(p, out, to);
-	return limit && limit < mtu ? limit : mtu;
+	if (d->action == ACTION_PORT || d->action == ACTION_TUNNEL)
+		out = clamp_by(p, vport_get(d->out), to, clamps);
+	if (!in || !out)
+		return in | out;
+	return in < out ? in : out;
 }
 
 /* Whether the packet, or each packet of a large segment, fits. */

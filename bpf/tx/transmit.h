@@ -194,7 +194,7 @@ static __always_inline int forward(CTX *ctx, struct pkt *p, const struct decisio
 	if (translated && is_too_big(ctx, p, d, out) && !may_fragment(ctx, p, d))
 		return REASON_TOO_BIG;
 	if (p->tcp_flags & TCP_SYN)
-		why = clamp_mss(ctx, p, clamp_limit(p, d, p->inner));
+		why = clamp_mss(ctx, p, clamp_limit(p, d));
 	if (!why && d->flags & FLOW_ROUTED)
 		why = rewrite_routed(ctx, p, d);
 	if (!why && translated)

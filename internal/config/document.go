@@ -126,7 +126,7 @@ type segment struct {
 	KeepTags   bool          `json:"vlanTransparent,omitempty" jsonschema:"default=false" jsonschema_description:"let 802.1Q tags inside the tunnel pass (QinQ); otherwise tagged frames are dropped"`
 	Wire       bool          `json:"wire,omitempty" jsonschema:"default=false" jsonschema_description:"forward frames for reserved group addresses too, as a cable does: spanning tree, LACP, LLDP, 802.1X, PAUSE, CDP; otherwise they are dropped, as bridges do"`
 	Suppress   bool          `json:"suppress,omitempty" jsonschema:"default=true" jsonschema_description:"answer ARP and neighbour solicitations for known remote hosts here, instead of flooding them"`
-	ClampMSS   bool          `json:"clampMSS,omitempty" jsonschema:"default=true" jsonschema_description:"lower the MSS of TCP connections to what the tunnel carries"`
+	ClampMSS   bool          `json:"clampMSS,omitempty" jsonschema:"default=true" jsonschema_description:"lower the MSS of TCP connections to what tunnels and uplinks carry"`
 	TooBigFrom []hostAddress `json:"icmpSources,omitempty" jsonschema_description:"source addresses of ICMP messages to senders of packets that do not fit, at most one a family; the gateway's when left out"`
 	FDB        []staticMAC   `json:"fdb,omitempty" jsonschema_description:"forwarding entries that neither age nor move"`
 	Neighbours []neighbour   `json:"neighbours,omitempty" jsonschema_description:"MAC addresses of hosts, known for ever"`

@@ -107,6 +107,40 @@ func TestNATClampsMSS(t *testing.T) {
 	)
 }
 
+// An uplink that carries less than the segments lowers the MSS both ways, translated or not, unless a
+// segment says that it does not clamp.
+func TestMSSClampOfUplink(t *testing.T) {
+	for _, c := range []struct {
+		clamp     bool
+		four, six int
+	}{{true, 1360, 1340}, {false, 9000, 9000}} {
+		for _, translated := range []bool{true, false} {
+			w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
+				for i := range tables.Segments {
+					if s := &tables.Segments[i]; s.Name != "up" {
+						s.ClampMSS = c.clamp
+					}
+				}
+				if !translated {
+					tables.Egress, tables.EgressRules = nil, nil
+				}
+			})
+			w.tables.Ports[len(w.tables.Ports)-1].MTU = 1400 // the uplink
+			w.apply(t)
+			inside4, inside6 := "10.0.1.10:80", "[2001:db8:1::a]:80"
+			outside4, outside6 := inside4, inside6
+			if translated {
+				outside4, outside6 = "198.51.100.1:$p", "[2001:db8:ff::1]:$q"
+			}
+			w.talk(t).follow(
+				fmt.Sprintf("alice: tcp %s > 203.0.113.5:80 syn seq 9 mss 9000 => isp: tcp %s > 203.0.113.5:80 syn seq 9 mss %d", inside4, outside4, c.four),
+				fmt.Sprintf("isp: tcp 203.0.113.5:80 > %s syn+ack seq 50 acks 10 mss 9000 => alice: tcp 203.0.113.5:80 > %s syn+ack seq 50 acks 10 mss %d", outside4, inside4, c.four),
+				fmt.Sprintf("alice: tcp %s > [2001:db8:77::5]:80 syn seq 9 mss 9000 => isp: tcp %s > [2001:db8:77::5]:80 syn seq 9 mss %d", inside6, outside6, c.six),
+			)
+		}
+	}
+}
+
 // Hosts of a segment behind a tunnel are forwarded to, and a host that nobody knows is
 // asked for by its own address.
 func TestNATPortForwardsToOthers(t *testing.T) {

@@ -149,7 +149,7 @@ type Segment struct {
 	Neighbours []Neighbour
 	// Suppress answers ARP and neighbour solicitations for known remote hosts here.
 	Suppress bool
-	// ClampMSS lowers the MSS of TCP SYNs to what the tunnel carries.
+	// ClampMSS lowers the MSS of TCP SYNs to what tunnels and uplinks carry.
 	ClampMSS bool
 	// TooBigFrom is the source of "too big" messages to bridged senders, per
 	// family; unset: the gateway's address, or else that of the destination.
