@@ -110,6 +110,8 @@ static __always_inline int edge(CTX *ctx, struct pkt *p)
 
 	why = parse(ctx, p);
 	step(p, STAGE_PARSE, p->key.proto, why);
+	if (must_cut(ctx, p, why))
+		return cut(ctx, p, why);
 	if (!why && p->inner && ecn_drop(p))
 		why = REASON_ECN_MARKED;
 	if (why)
@@ -179,7 +181,7 @@ int from_underlay(CTX *ctx)
 	return why ? drop(ctx, p, why) : edge(ctx, p);
 }
 
-/* A packet that GRO coalesced. It is decided; its port is in the mark. */
+/* A packet that GRO coalesced, decided, with its port in the mark; or one that was cut. */
 SEC("tcx/ingress")
 int from_gro(CTX *ctx)
 {
@@ -188,6 +190,8 @@ int from_gro(CTX *ctx)
 
 	if (!p)
 		return TCX_DROP;
+	if (ctx->mark & MARK_CUT)
+		return receive_cut(ctx);
 	if (!ctx->vlan_present || !to || to->kind != VPORT_PORT)
 		return drop(ctx, p, REASON_UNKNOWN_PORT);
 	ctx->mark = 0;

@@ -53,7 +53,7 @@
 	X(NEXTHOP_UNRESOLVED, "next hop of the remote has no MAC address yet (flooded frame)")  \
 	X(TOO_BIG, "frame larger than the tunnel or port can carry")                            \
 	X(GSO_NESTED, "large segment that already has a tunnel header")                         \
-	X(GSO_UDP, "large UDP segment out of a tunnel, which the kernel cannot cut")            \
+	X(GSO_UDP, "large segment out of a tunnel that the kernel has not cut")                 \
 	X(NO_HEADROOM, "kernel refused to make or remove room for the headers")                 \
 	X(NO_CSUM, "segment wants UDP checksums and the kernel's tunnel device is missing")     \
 	X(REDIRECT_FAILED, "kernel refused to send a copy of a flooded frame")                  \
@@ -158,7 +158,8 @@
 	X(NAT_RETRIED, "ports that NAT tried and found in use")                               \
 	X(NAT_DELETED, "NAT sessions deleted")                                                \
 	X(NAT_EARLY_DROPPED, "NAT sessions, over or unanswered, that made room for others")   \
-	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")
+	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")             \
+	X(GSO_CUT, "large segments out of tunnels given to the kernel to cut")
 
 /* X(NAME, "entries of tables that a port, remote or segment may have a limited number of") */
 #define LIMITED_COUNTS(X)                                             \

@@ -12,10 +12,15 @@
  * The first packet of a burst, and single requests, take the direct way. A packet that follows
  * a polled one goes through the pair, so that it cannot overtake.
  *
- * in:    a decision for a port, p decapsulated
+ * The pair also cuts. A large segment out of a tunnel can only be cut where the tunnel header is
+ * still there: afterwards the kernel would cut it by marks of a header that is gone. A TCP segment
+ * never needs that. Any other goes through the pair as it came, whose near end takes no large
+ * segments, and its packets come back to the underlay interface one by one.
+ *
+ * in:    a decision for a port, p decapsulated; or a tunnel packet, parsed
  * out:   f->burst, f->burst_ns
  * maps:  vports (0 is the near end of the pair)
- * stops: NO_HEADROOM
+ * stops: NO_HEADROOM, GSO_UDP
  */
 #pragma once
 
@@ -28,6 +33,10 @@
 #define BURST_BYTES 512
 
 #define GRO_VPORT 0 /* vport of the pair */
+
+/* Marks of packets in the pair and behind it. */
+#define MARK_CUT 0x80000000 /* skb->mark: cut, and back to the interface of the other bits */
+#define WAS_CUT 0x5c07	    /* skb->tc_index: it has been through the pair to be cut */
 
 /* Whether the packet is part of a burst; updates the flow's state. */
 static __always_inline bool in_burst(CTX *ctx, struct pkt *p, struct flow *f)
@@ -63,4 +72,38 @@ static __always_inline int gro_send(CTX *ctx, struct pkt *p, __u32 port, __u32 s
 	count(EVENT_GRO);
 	p->verdict = bpf_redirect(pair->ifindex, 0);
 	return 0;
+}
+
+/*
+ * Whether a large segment out of a tunnel has to be cut before it is decapsulated: datagrams, and
+ * tunnel packets that GRO joined by their outer headers, where the first frame does not fill the
+ * segment. why: what is wrong with the first frame, which says nothing about the others.
+ */
+static __always_inline bool must_cut(CTX *ctx, const struct pkt *p, int why)
+{
+	if (!p->inner || !is_gso(ctx))
+		return false;
+	return why || p->key.proto == IPPROTO_UDP || p->frame_len > p->headers + p->payload;
+}
+
+/* Has the kernel cut a tunnel packet. why: the reason to drop it if that is not possible. */
+static __always_inline int cut(CTX *ctx, struct pkt *p, int why)
+{
+	struct vport *pair = vport_get(GRO_VPORT);
+
+	if (!pair || !pair->ifindex || ctx->tc_index == WAS_CUT)
+		return drop(ctx, p, why ? why : REASON_GSO_UDP);
+	ctx->mark = MARK_CUT | ctx->ifindex;
+	count(EVENT_GSO_CUT);
+	return bpf_redirect(pair->ifindex, 0);
+}
+
+/* A packet that was cut is received once more. */
+static __always_inline int receive_cut(CTX *ctx)
+{
+	__u32 ifindex = ctx->mark & ~MARK_CUT;
+
+	ctx->mark = 0;
+	ctx->tc_index = WAS_CUT;
+	return bpf_redirect(ifindex, BPF_F_INGRESS);
 }

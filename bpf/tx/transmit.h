@@ -6,7 +6,7 @@
  * in:    p, the decision
  * out:   the packet, or its copies, on an interface; p->verdict
  * maps:  vports, segments, traffic
- * stops: STORM_CONTROL, TOO_BIG, TTL_EXCEEDED, NO_UNDERLAY_ROUTE, NO_HEADROOM, GSO_NESTED, GSO_UDP, NO_CSUM, NO_NEIGHBOUR
+ * stops: STORM_CONTROL, TOO_BIG, TTL_EXCEEDED, NO_UNDERLAY_ROUTE, NO_HEADROOM, GSO_NESTED, NO_CSUM, NO_NEIGHBOUR
  */
 #pragma once
 
@@ -32,9 +32,6 @@ static __always_inline int send_to_port(CTX *ctx, struct pkt *p, struct vport *t
 	__u32 packets = packets_of(ctx, p);
 	int why = 0;
 
-	/* Tunnel marks stay on a segment, and the kernel would cut it by them. TCP is never cut. */
-	if (p->inner && is_gso(ctx) && p->key.proto == IPPROTO_UDP)
-		return REASON_GSO_UDP;
 	p->path = to->mtu;
 	if (!fits(ctx, p, to->mtu))
 		return REASON_TOO_BIG;

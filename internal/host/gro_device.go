@@ -11,6 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// cutting are the features that the near end must not have: then the kernel cuts what goes in, and
+// the far end polls.
+var cutting = []string{
+	"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation",
+}
+
 // groDeviceMTU is the largest that a veth may have: it limits nothing.
 const groDeviceMTU = 65535
 
@@ -55,7 +61,7 @@ func (d *devices) ensureGRODevice(name string) error {
 		}
 	}
 	if near.Attrs().RawFlags&unix.IFF_UP != 0 {
-		return nil
+		return d.limitGRODevice(name)
 	}
 	return d.enableGRODevice(name, near)
 }
@@ -94,6 +100,30 @@ func (h *Host) Adopt(edge string) (found bool, err error) {
 	return true, h.devices.adoptGRODevice(name, near)
 }
 
+// limitGRODevice has the kernel cut what goes into the pair, and leave single packets that come out
+// as they are. An operator's script that sets offloads of all interfaces may say otherwise.
+func (d *devices) limitGRODevice(name string) error {
+	for end, features := range map[string][]string{nearEnd(name): cutting, farEnd(name): {"rx-udp-gro-forwarding", "rx-gro-list"}} {
+		states, err := d.tool.Features(end)
+		if err != nil && !gone(err) {
+			return fmt.Errorf("read the offloads of %s: %w", end, err)
+		}
+		off := make(map[string]bool)
+		for _, feature := range features {
+			if states[feature] {
+				off[feature] = false
+			}
+		}
+		if len(off) == 0 {
+			continue
+		}
+		if err := d.tool.Change(end, off); err != nil {
+			return fmt.Errorf("set the offloads of %s: %w", end, err)
+		}
+	}
+	return nil
+}
+
 func (d *devices) addGRODevice(name string) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nearEnd(name), groDeviceMTU
@@ -110,12 +140,7 @@ func (d *devices) enableGRODevice(name string, near netlink.Link) error {
 	if err != nil {
 		return fmt.Errorf("look up %s: %w", farEnd(name), err)
 	}
-	err = errors.Join(
-		d.tool.Change(nearEnd(name), map[string]bool{
-			"tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false,
-			"tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false,
-		}),
-		d.tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
+	err = errors.Join(d.limitGRODevice(name), d.tool.Change(farEnd(name), map[string]bool{"rx-gro": true}))
 	if err != nil {
 		return fmt.Errorf("set the offloads of %s: %w", name, err)
 	}

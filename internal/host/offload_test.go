@@ -56,3 +56,26 @@ func TestEnsureOffloads(t *testing.T) {
 		t.Errorf("not as before:\n%v\n%v", before, after)
 	}
 }
+
+// The pair cuts what goes in, and joins no datagrams, whatever a script sets for all interfaces.
+func TestGRODeviceCuts(t *testing.T) {
+	b := newBench(t)
+	tool, err := ethtool.Open()
+	b.must(err)
+	defer tool.Close()
+	h := b.open()
+	defer h.Close()
+	for range 2 {
+		b.must(h.Ensure(Desired{GRODevice: "svgtest"}))
+		near, err := tool.Features("svgtestn")
+		b.must(err)
+		far, err := tool.Features("svgtestf")
+		b.must(err)
+		if near["tx-udp-segmentation"] || near["tx-tcp-segmentation"] || far["rx-udp-gro-forwarding"] || far["rx-gro-list"] || !far["rx-gro"] {
+			t.Errorf("near %v, far %v", near, far)
+		}
+		b.must(tool.Change("svgtestn", map[string]bool{"tx-udp-segmentation": true}))
+		b.must(tool.Change("svgtestf", map[string]bool{"rx-udp-gro-forwarding": true, "rx-gro-list": true}))
+	}
+	b.must(h.Ensure(Desired{}))
+}
