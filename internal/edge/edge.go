@@ -290,7 +290,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 	}
 	again = again || hostState.GRODevice == (host.GRODevice{})
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
-	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
+	holds.Offloads = append(holds.Offloads, e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)...)
 	e.faults.Report(changeHost, e.host.Ensure(holds))
 	return again
 }
@@ -298,7 +298,7 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 // release undoes what of the host the tables no longer need, now that they are in force.
 func (e *edge) release(hostState host.State) {
 	if holds := plan.HostConfig(e.state.config, hostState); len(unwanted(holds, hostState)) > 0 {
-		holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
+		holds.Offloads = append(holds.Offloads, e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)...)
 		e.faults.Report(changeHost, e.host.Ensure(holds))
 	}
 }

@@ -174,7 +174,7 @@ func (p probedEdge) ensure() error {
 	e := p.e
 	holds := plan.HostConfig(e.state.config, e.state.hostState)
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, e.state.hostState)...)
-	holds.Offloads = e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)
+	holds.Offloads = append(holds.Offloads, e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)...)
 	return e.host.Ensure(holds)
 }
 

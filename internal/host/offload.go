@@ -62,6 +62,7 @@ func (h *Host) ensureOffload(o Offload) error {
 		err = fmt.Errorf("set %s of %s: %w", o.Feature, o.Interface, err)
 		return errors.Join(err, h.held.dropOffload(held))
 	}
+	h.log.Info("offload set, and restored when it is no longer needed", "interface", o.Interface, "feature", o.Feature, "on", o.On)
 	return nil
 }
 

@@ -61,8 +61,8 @@ func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies Path
 
 // HostConfig are the changes of the host that e needs: next hops kept resolved,
 // promiscuous ports and uplinks where a NIC would drop the frames of others, the kernel's
-// tunnel devices for segments with outer UDP checksums and for VXLAN's UDP ports, and the
-// coalescer.
+// tunnel devices for segments with outer UDP checksums and for VXLAN's UDP ports, the
+// coalescer, and no LRO.
 func HostConfig(e overlay.Edge, v host.State) host.Desired {
 	h := host.Desired{GRODevice: host.GRODeviceName(e.Name)}
 	for _, pair := range Pairs(e) {
@@ -78,6 +78,7 @@ func HostConfig(e overlay.Edge, v host.State) host.Desired {
 	})
 	h.NextHops = slices.Compact(h.NextHops)
 	h.Promisc = promisc(e, v)
+	h.Offloads = withoutLRO(e)
 	for _, s := range Segments(e) {
 		switch {
 		case s.Tunnel.UDPChecksum:
@@ -91,6 +92,22 @@ func HostConfig(e overlay.Edge, v host.State) host.Desired {
 	slices.Sort(h.GRODevices)
 	h.GRODevices = slices.Compact(h.GRODevices)
 	return h
+}
+
+// withoutLRO turns off large receive offload where packets of others arrive, as the kernel does for
+// what it forwards: what an adapter joined so cannot be cut again into the packets that were sent.
+func withoutLRO(e overlay.Edge) (list []host.Offload) {
+	names := slices.Clone(e.Underlay.Interfaces)
+	for _, r := range e.Routers {
+		for _, u := range r.Uplinks {
+			names = append(names, u.Interface)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		list = append(list, host.Offload{Interface: name, Feature: "rx-lro"})
+	}
+	return list
 }
 
 func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []problem.Problem) {

@@ -289,9 +289,12 @@ func TestHostConfig(t *testing.T) {
 		overlay.Port{Name: "p3", Interface: "lo", Segment: "blue"})
 	v.Links["eth1"] = host.Link{Name: "eth1", Index: 5, Up: true}
 	v.Links["lo"] = host.Link{Name: "lo", Index: 1, Up: true, Loopback: true}
+	e.Routers = []overlay.Router{{Name: "main", Uplinks: []overlay.Uplink{{Name: "wan", Interface: "eth9"}, {Name: "lan", Interface: "eth9", VLAN: 7}, {Name: "back", Interface: "eth0", VLAN: 8}}}}
+	v.Links["eth9"] = host.Link{Name: "eth9", Index: 6, Up: true}
 	want := host.Desired{
 		NextHops: []host.NextHop{{Ifindex: 2, Addr: remoteB}, {Ifindex: 2, Addr: router}},
-		Promisc:  []int{5}, GRODevice: host.GRODeviceName(e.Name), GRODevices: []uint16{4789},
+		Promisc:  []int{2, 5, 6}, GRODevice: host.GRODeviceName(e.Name), GRODevices: []uint16{4789},
+		Offloads: []host.Offload{{Interface: "eth0", Feature: "rx-lro"}, {Interface: "eth9", Feature: "rx-lro"}},
 	}
 	if diff := cmp.Diff(want, HostConfig(e, v), sameAddr); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
