@@ -608,6 +608,8 @@ func (p fakeProbes) Results() map[netip.Addr]pathmtu.Result {
 }
 
 func (p fakeProbes) Changed() <-chan struct{} { return p.w.found }
+func (p fakeProbes) Used(netip.Addr)          {}
+
 func (p fakeProbes) Recheck(remote netip.Addr, reported int) {
 	_ = p.w.call(fmt.Sprintf("recheck %s %d", remote, reported))
 }

@@ -175,6 +175,7 @@ func (e *edge) tick() {
 	if e.mtus.Follow(e.state.dp.Paths, e.state.config, e.state.hostState) {
 		e.reconcile()
 	}
+	e.mtus.ConfirmUsed(e.state.dp.Counters)
 	e.loops.Tick()
 	e.faults.Report("advance the clock of the data path", e.state.dp.Clock.Tick())
 }

@@ -22,6 +22,9 @@ const (
 	// up to maxPause as long as nothing changes.
 	firstPause = time.Second
 	maxPause   = 10 * time.Second
+	// confirmInterval is the least time between confirmations of a path that is used: CONFIRMATION_TIMER
+	// of RFC 8899 section 5.1.1.
+	confirmInterval = 5 * time.Second
 	// maxSearches is how many paths are searched at once.
 	maxSearches = 16
 )
@@ -29,6 +32,7 @@ const (
 // prober is what a Monitor needs of a Prober.
 type prober interface {
 	Probe(ctx context.Context, remote netip.Addr, ceiling, hint int) (Result, error)
+	Confirm(ctx context.Context, remote netip.Addr, size int) (Result, error)
 }
 
 // Monitor keeps the path MTUs of a set of remotes up to date. Its methods may be
@@ -61,6 +65,10 @@ type path struct {
 	hint     int                // what was reported with that, in bytes
 	pause    time.Duration      // before the next search that Recheck asks for
 	failure  string             // why the last search could not send, or ""
+
+	confirm   bool      // what falls due is a confirmation
+	confirmed time.Time // when the last one succeeded
+	search    time.Time // with confirm: when the next search is due
 }
 
 // NewMonitor starts a Monitor of no remotes. The caller closes it before the
@@ -152,7 +160,23 @@ func (m *Monitor) Recheck(remote netip.Addr, reported int) {
 	}
 }
 
+// Used says that packets were sent to remote. What is confirmed is confirmed again soon: a link that
+// shrank may say nothing (RFC 8899 section 4.3). It ignores unknown remotes, and those that answer no probes.
+func (m *Monitor) Used(remote netip.Addr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	p := m.paths[remote]
+	if p == nil || p.cancel != nil || p.confirm || p.result.State != Confirmed ||
+		now.Sub(p.result.When) < confirmInterval || now.Sub(p.confirmed) < confirmInterval || !p.due.After(now) {
+		return
+	}
+	p.confirm, p.search, p.due = true, p.due, now
+	notify(m.wake)
+}
+
 func (p *path) recheck(now time.Time) {
+	p.confirm = false // a search confirms too
 	soon := p.result.When.Add(p.pause)
 	if soon.Before(now) {
 		soon = now
@@ -204,24 +228,52 @@ func (m *Monitor) startDue(ctx context.Context) time.Duration {
 // start is called with m.mu held.
 func (m *Monitor) start(ctx context.Context, p *path) {
 	ctx, p.cancel = context.WithCancel(ctx)
-	hint := p.hint
-	p.hint = 0
+	hint, mtu, confirm := p.hint, p.result.MTU, p.confirm
+	p.hint, p.confirm = 0, false
 	m.running++
 	m.owned.Go(func() {
-		r, err := m.prober.Probe(ctx, p.remote, p.ceiling, hint)
+		if !confirm {
+			r, err := m.prober.Probe(ctx, p.remote, p.ceiling, hint)
+			m.finish(ctx, p, r, err)
+			return
+		}
+		r, err := m.prober.Confirm(ctx, p.remote, mtu)
+		if r.State == Confirmed && r.MTU == mtu {
+			m.confirmed(ctx, p)
+			return
+		}
 		m.finish(ctx, p, r, err)
 	})
+}
+
+// end ends what runs for a path. It reports whether the path is still wanted; m.mu is held.
+func (m *Monitor) end(ctx context.Context, p *path) bool {
+	wanted := ctx.Err() == nil // else closed, or Set took the path away
+	p.cancel()
+	p.cancel = nil
+	m.running--
+	notify(m.wake)
+	return wanted
+}
+
+// confirmed ends a confirmation that succeeded.
+func (m *Monitor) confirmed(ctx context.Context, p *path) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.end(ctx, p) {
+		return
+	}
+	p.confirmed, p.due = time.Now(), p.search
+	if p.again {
+		p.again = false
+		p.recheck(p.confirmed)
+	}
 }
 
 func (m *Monitor) finish(ctx context.Context, p *path, r Result, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	obsolete := ctx.Err() != nil
-	p.cancel()
-	p.cancel = nil
-	m.running--
-	notify(m.wake)
-	if obsolete { // closed, or Set took the path away
+	if !m.end(ctx, p) {
 		return
 	}
 	m.report(p, err)

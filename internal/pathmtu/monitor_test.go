@@ -15,13 +15,14 @@ import (
 
 // world is a fake network under a Monitor, in the fake time of synctest.
 type world struct {
-	mu       sync.Mutex
-	mtu      map[netip.Addr]int // no entry: unanswered
-	err      error
-	took     time.Duration // by a search
-	searched map[netip.Addr][]time.Time
-	now, max int // searches that run, and the most that ever did
-	hint     int // of the last search
+	mu        sync.Mutex
+	mtu       map[netip.Addr]int // no entry: unanswered
+	err       error
+	took      time.Duration // by a search
+	searched  map[netip.Addr][]time.Time
+	now, max  int   // searches that run, and the most that ever did
+	hint      int   // of the last search
+	confirmed []int // sizes that were asked for alone
 }
 
 func newWorld() *world {
@@ -51,6 +52,25 @@ func (w *world) Probe(ctx context.Context, remote netip.Addr, ceiling, hint int)
 		return Result{State: Unanswered, When: time.Now()}, nil
 	}
 	return Result{State: Confirmed, MTU: min(w.mtu[remote], ceiling), When: time.Now()}, nil
+}
+
+func (w *world) Confirm(ctx context.Context, remote netip.Addr, size int) (Result, error) {
+	w.mu.Lock()
+	w.confirmed = append(w.confirmed, size)
+	mtu := w.mtu[remote]
+	w.mu.Unlock()
+	if mtu >= size {
+		return Result{State: Confirmed, MTU: size, When: time.Now()}, nil
+	}
+	select {
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	case <-time.After(maxTries * tryTimeout):
+	}
+	if mtu == 0 {
+		return Result{State: Unanswered, When: time.Now()}, nil
+	}
+	return Result{State: Confirmed, MTU: mtu, When: time.Now()}, nil
 }
 
 func (w *world) set(remote netip.Addr, mtu int) {
@@ -237,6 +257,73 @@ func TestMonitorRecheck(t *testing.T) {
 		m.Recheck(them4, 1300)
 		after(w.took)
 		check(t, m, them4, Confirmed, 1300)
+	})
+}
+
+// A link in the middle shrinks and says nothing. While packets are sent, that is found within seconds.
+func TestMonitorConfirmsWhatIsUsed(t *testing.T) {
+	w := newWorld()
+	w.mtu[them4], w.mtu[other4] = 9000, 9000
+	monitored(t, w, func(t *testing.T, m *Monitor) {
+		use := func(seconds int) {
+			for range seconds {
+				m.Used(them4)
+				m.Used(us4) // unknown
+				after(time.Second)
+			}
+		}
+		m.Set(map[netip.Addr]int{them4: 9000, other4: 9000})
+		after(time.Minute)
+		w.count(them4)
+		use(60)
+		if n, searches := len(w.confirmed), w.count(them4); n < 10 || n > 12 || searches != 0 || w.confirmed[0] != 9000 {
+			t.Errorf("confirmed %v in a minute, %d searches, want one in %v and no search", w.confirmed, searches, confirmInterval)
+		}
+		w.set(them4, 1500)
+		w.set(other4, 1500)
+		use(10)
+		check(t, m, them4, Confirmed, 1500)
+		check(t, m, other4, Confirmed, 9000) // not used
+		if !changed(m) {
+			t.Error("no notification of what was found")
+		}
+		// A remote that answers nothing any more has not shrunk, and is not asked by each packet.
+		w.set(them4, 0)
+		use(10)
+		check(t, m, them4, Unanswered, 1500)
+		w.count(them4)
+		w.confirmed = nil
+		use(30)
+		if n := w.count(them4); n != 0 || len(w.confirmed) != 0 {
+			t.Errorf("%d searches and %v confirmations of a silent remote in half a minute", n, w.confirmed)
+		}
+	})
+}
+
+// An idle path is confirmed with its first packets, and searched when it would have been.
+func TestMonitorConfirmsAfterIdleness(t *testing.T) {
+	w := newWorld()
+	w.mtu[them4] = 1500
+	monitored(t, w, func(t *testing.T, m *Monitor) {
+		m.Set(map[netip.Addr]int{them4: 1500})
+		after(5 * time.Minute)
+		w.count(them4)
+		m.Used(them4)
+		after(time.Second)
+		if len(w.confirmed) != 1 {
+			t.Errorf("%d confirmations, want one at once", len(w.confirmed))
+		}
+		after(10 * time.Minute)
+		if n := w.count(them4); n != 1 || len(w.confirmed) != 1 {
+			t.Errorf("%d searches and %d confirmations of an idle path, want one search in %v", n, len(w.confirmed), raiseInterval)
+		}
+		// A report during a confirmation is looked into.
+		w.set(them4, 1400)
+		m.Used(them4)
+		after(time.Second)
+		m.Recheck(them4, 1400)
+		after(maxTries*tryTimeout + w.took)
+		check(t, m, them4, Confirmed, 1400)
 	})
 }
 

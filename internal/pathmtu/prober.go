@@ -117,18 +117,31 @@ func (p *Prober) Close() error {
 // Unanswered and no error when remote answers nothing. An error is ctx's, or why
 // this host could not send. It sends at most 98 packets in as many seconds.
 func (p *Prober) Probe(ctx context.Context, remote netip.Addr, ceiling, hint int) (Result, error) {
-	s, err := p.search(ctx, remote.Unmap(), ceiling, hint)
+	s, err := p.newSearch(remote.Unmap(), ceiling)
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{State: Unanswered, MTU: s.answered, When: time.Now()}
-	if s.answered > 0 {
-		r.State = Confirmed
+	s.hint = hint
+	if err := s.run(ctx); err != nil {
+		return Result{}, fmt.Errorf("probe %s from %s: %w", remote, p.source, err)
 	}
-	return r, nil
+	return s.result(), nil
 }
 
-func (p *Prober) search(ctx context.Context, remote netip.Addr, ceiling, hint int) (*search, error) {
+// Confirm asks whether packets of size, which were answered once, still are. Where they are not, it finds
+// what is, as Probe does.
+func (p *Prober) Confirm(ctx context.Context, remote netip.Addr, size int) (Result, error) {
+	s, err := p.newSearch(remote.Unmap(), size)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := s.confirm(ctx); err != nil {
+		return Result{}, fmt.Errorf("probe %s from %s: %w", remote, p.source, err)
+	}
+	return s.result(), nil
+}
+
+func (p *Prober) newSearch(remote netip.Addr, ceiling int) (*search, error) {
 	if err := checkAddr(remote); err != nil {
 		return nil, fmt.Errorf("probe %w", err)
 	}
@@ -138,14 +151,9 @@ func (p *Prober) search(ctx context.Context, remote netip.Addr, ceiling, hint in
 	if ceiling < p.family.smallest {
 		return nil, fmt.Errorf("probe %s: a link of %d bytes is below the %d that its family needs", remote, ceiling, p.family.smallest)
 	}
-	s := newSearch(p.family, min(ceiling, maxPacket), func(ctx context.Context, size int) (verdict, int, error) {
+	return newSearch(p.family, min(ceiling, maxPacket), func(ctx context.Context, size int) (verdict, int, error) {
 		return p.ask(ctx, remote, size)
-	})
-	s.hint = hint
-	if err := s.run(ctx); err != nil {
-		return nil, fmt.Errorf("probe %s from %s: %w", remote, p.source, err)
-	}
-	return s, nil
+	}), nil
 }
 
 // ask is an asker for remote.

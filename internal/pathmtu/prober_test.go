@@ -134,7 +134,10 @@ func (b *bench) families(test func(t *testing.T, p *Prober, remote netip.Addr)) 
 // find probes and checks the result. It returns how many packets that took.
 func find(t *testing.T, p *Prober, remote netip.Addr, ceiling, want int) (packets int) {
 	t.Helper()
-	s, err := p.search(t.Context(), remote, ceiling, 0)
+	s, err := p.newSearch(remote, ceiling)
+	if err == nil {
+		err = s.run(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

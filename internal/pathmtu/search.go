@@ -1,12 +1,17 @@
 package pathmtu
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 const (
 	// maxPackets bounds one search, and so does maxPackets × tryTimeout its time.
 	// A binary search of all sizes up to 65535 bytes that loses three requests at
 	// each takes 18 × 3.
 	maxPackets = 96
+	// usualMTU is tried first where larger packets are lost by now: a link was taken for one of jumbo frames.
+	usualMTU = 1500
 	// maxHints is how often a search lets a router choose the next size.
 	maxHints = 4
 )
@@ -30,12 +35,38 @@ func newSearch(f family, ceiling int, ask requester) *search {
 	return &search{ask: ask, family: f, lost: ceiling + 1}
 }
 
+// result is what was found.
+func (s *search) result() Result {
+	r := Result{State: Unanswered, MTU: s.answered, When: time.Now()}
+	if s.answered > 0 {
+		r.State = Confirmed
+	}
+	return r
+}
+
+// confirm tries the ceiling alone, and searches below it when that is lost.
+func (s *search) confirm(ctx context.Context) error {
+	ceiling := s.lost - 1
+	if ceiling <= s.family.floor {
+		return s.run(ctx)
+	}
+	if err := s.try(ctx, ceiling); err != nil || s.answered == ceiling {
+		return err
+	}
+	if s.hint == 0 && ceiling > usualMTU {
+		s.hint = usualMTU
+	}
+	return s.below(ctx, ceiling)
+}
+
 // run leaves in answered the largest size that passes, or 0 when the remote
 // answers nothing.
-func (s *search) run(ctx context.Context) error {
-	ceiling := s.lost - 1
+func (s *search) run(ctx context.Context) error { return s.below(ctx, s.lost-1) }
+
+// below is run with a ceiling that may be lost already.
+func (s *search) below(ctx context.Context, ceiling int) error {
 	// RFC 8899 section 5.2: the base state, and after it the error state.
-	if err := s.try(ctx, min(s.family.base, ceiling)); err != nil {
+	if err := s.try(ctx, min(s.family.base, s.lost-1)); err != nil {
 		return err
 	}
 	if s.answered == 0 && s.lost > s.family.floor {

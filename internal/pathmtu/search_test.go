@@ -3,6 +3,7 @@ package pathmtu
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -114,5 +115,34 @@ func TestSearchReturnsErrors(t *testing.T) {
 	})
 	if err := s.run(t.Context()); !errors.Is(err, unreachable) {
 		t.Errorf("got %v, want %v", err, unreachable)
+	}
+}
+
+// A confirmation takes one request while nothing changes, and otherwise ends where a search does, without
+// the size that was just lost.
+func TestSearchConfirms(t *testing.T) {
+	for _, f := range []family{familyOf(us4), familyOf(us6)} {
+		for _, size := range []int{f.floor, f.base, 1500, 9000} {
+			for _, mtu := range []int{0, f.floor, f.base, 1400, 1499, 1500, 8999, 9000} {
+				n := &network{mtu: mtu}
+				s := newSearch(f, size, n.ask)
+				if err := s.confirm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if want := min(mtu, size); s.answered != want && size > f.floor {
+					t.Errorf("%d confirmed of a path of %d: %d, want %d", size, mtu, s.answered, want)
+				}
+				if mtu >= size && len(n.asked) != 1 {
+					t.Errorf("%d confirmed of a path of %d by %v", size, mtu, n.asked)
+				}
+				if size > f.floor && slices.Contains(n.asked[1:], size) {
+					t.Errorf("%d is asked again: %v", size, n.asked)
+				}
+			}
+		}
+	}
+	n := &network{mtu: 1500}
+	if s := newSearch(familyOf(us4), 9000, n.ask); s.confirm(t.Context()) != nil || !slices.Equal(n.asked, []int{9000, 1200, 1500, 1501}) {
+		t.Errorf("a link of jumbo frames became one of 1500: asked %v", n.asked)
 	}
 }

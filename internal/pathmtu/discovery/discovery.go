@@ -26,11 +26,12 @@ const (
 	ProbeMTUs    = "probe path MTUs"
 	readReports  = "read the path MTUs that ICMP messages reported"
 	decideReport = "end a report of a path MTU"
+	readTraffic  = "read which paths are used"
 )
 
 // IsMinor reports whether a fault is one of discovery, with which packets still go where they should.
 func IsMinor(what string) bool {
-	return slices.Contains([]string{ProbeMTUs, readReports, decideReport}, what)
+	return slices.Contains([]string{ProbeMTUs, readReports, decideReport, readTraffic}, what)
 }
 
 // Probes find the path MTU from one TEP to each remote, by one interface or by the routing table.
@@ -40,7 +41,14 @@ type Probes interface {
 	Results() map[netip.Addr]pathmtu.Result
 	Changed() <-chan struct{}
 	Recheck(remote netip.Addr, reported int)
+	// Used has the path to a remote confirmed again, where that was not done lately.
+	Used(remote netip.Addr)
 	Close() error
+}
+
+// Traffic is what a data path has sent by each path.
+type Traffic interface {
+	Paths() (map[overlay.Pair]datapath.Counters, error)
 }
 
 // Reports are what a data path was told by ICMP messages of the underlay.
@@ -73,6 +81,9 @@ type Discovery struct {
 	outcomes map[string]uint64       // how many reports came to what
 	// asked is when probes were asked to look into a message. The goroutine that changes has it alone.
 	asked map[overlay.Pair]time.Time
+	// sent is how many packets paths had at the last look, which was at looked. The same goroutine has both.
+	sent   map[overlay.Pair]uint64
+	looked time.Time
 }
 
 // New knows nothing yet.
@@ -138,6 +149,36 @@ func (d *Discovery) Applied() map[overlay.Pair]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.applied)
+}
+
+// lookEach is the least time between looks at which paths are used. A look of an idle edge costs a system call or two.
+const lookEach = 2 * time.Second
+
+// ConfirmUsed has probes confirm the MTU of paths by which packets were sent since the last look. It may be called often.
+func (d *Discovery) ConfirmUsed(from Traffic) {
+	now := time.Now()
+	if len(d.probes) == 0 || now.Sub(d.looked) < lookEach {
+		return
+	}
+	d.looked = now
+	counters, err := from.Paths()
+	d.o.Report(readTraffic, err)
+	if err != nil {
+		return
+	}
+	sent := make(map[overlay.Pair]uint64, len(counters))
+	for pair, c := range counters {
+		sent[pair] = c.Packets
+		if c.Packets == d.sent[pair] {
+			continue
+		}
+		for source, probes := range d.probes {
+			if source.tep == pair.Local {
+				probes.Used(pair.Remote) // which ignores remotes that it does not probe
+			}
+		}
+	}
+	d.sent = sent
 }
 
 // Close ends the probes.

@@ -70,13 +70,44 @@ type fakeProbes struct {
 	results   map[netip.Addr]pathmtu.Result
 	ceilings  map[netip.Addr]int
 	rechecked []int
+	used      []netip.Addr
 	closed    bool
+}
+
+// fakeTraffic is how many packets paths have.
+type fakeTraffic map[overlay.Pair]datapath.Counters
+
+func (f fakeTraffic) Paths() (map[overlay.Pair]datapath.Counters, error) { return f, nil }
+
+// Paths that had packets since the last look are confirmed, by whatever interface they leave.
+func TestConfirmUsed(t *testing.T) {
+	local, other, busy, idle := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	first, second, elsewhere := &fakeProbes{}, &fakeProbes{}, &fakeProbes{}
+	d := New(Options{Report: func(what string, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}})
+	d.probes = map[probeSource]followed{{tep: local}: {Probes: first}, {tep: local, ifindex: 3}: {Probes: second}, {tep: other}: {Probes: elsewhere}}
+	traffic := fakeTraffic{{Local: local, Remote: busy}: {Packets: 5}, {Local: local, Remote: idle}: {}}
+	for range 3 {
+		d.ConfirmUsed(traffic)
+		d.looked = time.Time{}
+	}
+	traffic[overlay.Pair{Local: local, Remote: busy}] = datapath.Counters{Packets: 6}
+	d.ConfirmUsed(traffic)
+	d.ConfirmUsed(fakeTraffic{{Local: local, Remote: idle}: {Packets: 1}}) // too soon
+	want := []netip.Addr{busy, busy}
+	if diff := cmp.Diff([][]netip.Addr{want, want, nil}, [][]netip.Addr{first.used, second.used, elsewhere.used}, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
 }
 
 func (p *fakeProbes) Set(ceilings map[netip.Addr]int)        { p.ceilings = ceilings }
 func (p *fakeProbes) Results() map[netip.Addr]pathmtu.Result { return p.results }
 func (p *fakeProbes) Changed() <-chan struct{}               { return nil }
 func (p *fakeProbes) Recheck(_ netip.Addr, reported int)     { p.rechecked = append(p.rechecked, reported) }
+func (p *fakeProbes) Used(remote netip.Addr)                 { p.used = append(p.used, remote) }
 func (p *fakeProbes) Close() error                           { p.closed = true; return nil }
 
 // fakeReports are those of one path, until it is decided.

@@ -278,6 +278,27 @@ func TestMTUUnderlayBecomesNarrow(t *testing.T) {
 	}
 }
 
+// A link becomes narrow and its routers say nothing. The edge finds that by itself while packets are sent,
+// and only then.
+func TestMTUShrinksWithoutICMP(t *testing.T) {
+	t.Parallel()
+	n := newNarrow(t, 4, 1500)
+	n.EdgesUp(narrowSpec(overlay.VXLAN, "true"), narrowSpec(overlay.VXLAN, "true"))
+	n.Fact("edge1 has probed the path", func() error { return pathMTU(n.Network, "edge1", 1500, "confirmed") })
+	n.StopCaptures()
+	for _, router := range []*topo.Host{n.near, n.far} {
+		n.Must(router.Nft(n.Ctx, "silent", "table inet silent { chain out { type filter hook output priority 0; icmp type destination-unreachable drop; }; }"))
+		n.Must(router.SetMTU("r0", 1400))
+	}
+	n.Patience = time.Minute
+	d := harness.Way(n.red1, n.red2, 4)
+	n.Fact("edge1 has found that the path shrank", func() error {
+		return errors.Join(harness.Ping(n.Ctx, d.From, d.Addr), pathMTU(n.Network, "edge1", 1400, "confirmed"))
+	})
+	n.Fact("what fits passes", func() error { return harness.PingSize(n.Network, d, 1350) })
+	n.NoDrops("too-big")
+}
+
 // narrowed lowers the MTU of the link in the middle during a transfer, which then
 // must go on soon.
 func (n *narrow) narrowed(d harness.Direction, mtu int) error {
