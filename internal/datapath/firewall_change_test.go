@@ -64,3 +64,28 @@ func TestPolicyChange(t *testing.T) {
 		}
 	}
 }
+
+// The rule of the guide lets DHCP pass beside a default that drops: an answer is no reply, since it
+// goes to everybody or to an address that the request had not.
+func TestDHCPBesideDefaultDrop(t *testing.T) {
+	const all = "ff:ff:ff:ff:ff:ff"
+	for _, rules := range [][]string{nil, {"allow both svc udp/67,udp/68,udp/546,udp/547"}} {
+		w := firewallWorld(t, policyCase{defaults: "drop", rules: rules}.firewall())
+		for _, c := range []struct{ name, from, src, dst, words string }{
+			{"request", "p0", alice, all, "udp 0.0.0.0:68 > 255.255.255.255:67 300"},
+			{"answer to everybody", "u0", erin, all, "udp 10.0.1.5:67 > 255.255.255.255:68 300"},
+			{"answer to the new address", "u0", erin, alice, "udp 10.0.1.5:67 > 10.0.1.10:68 300"},
+			{"DHCPv6 request", "p0", alice, "33:33:00:01:00:02", "udp [fe80::a]:546 > [ff02::1:2]:547 60"},
+			{"DHCPv6 answer", "u0", erin, alice, "udp [fe80::5]:547 > [fe80::a]:546 60"},
+		} {
+			frame := pkttest.Frame(c.src, c.dst, c.words)
+			if c.from == "u0" {
+				frame = w.outerIn("blue", w.family.remotes[0]).Wrap(padded(frame))
+			}
+			drops, _ := w.counted(t, func() { w.offer(t, c.from, frame) })
+			if denied := drops["denied"] > 0; denied != (len(rules) == 0) || denied != (sum(drops) > 0) {
+				t.Errorf("rules %q, %s: drops %v", rules, c.name, drops)
+			}
+		}
+	}
+}
