@@ -215,3 +215,41 @@ func orUnknown(text string) string {
 	}
 	return text
 }
+
+// joining is a feature by which packets are joined that an edge has to take apart.
+type joining struct {
+	feature, set string
+	severity     Severity
+	why          string
+}
+
+var joinings = []joining{
+	{"rx-udp-gro-forwarding", "rx-udp-gro-forwarding", Note, cutAgain}, {"rx-gro-list", "rx-gro-list", Note, cutAgain},
+	{"rx-lro", "lro", Warning, "What the adapter joins, up to 64 kB, cannot be cut again into the packets that were sent, so it may be lost. The edge turned it off at its start; somebody turned it on again."},
+}
+
+const cutAgain = "The kernel joins datagrams in tunnels, and the edge has it cut them again before it takes the tunnel header off: each packet is received 2 times, and may overtake others of its flow. " +
+	"Nothing is lost. It is of use where this host itself forwards or receives UDP by the interface."
+
+// checkJoining looks for features that join packets where an edge's tunnels arrive.
+func checkJoining(inv *Inventory) (found []Finding) {
+	for _, l := range inv.of(Underlay) {
+		ours := slices.ContainsFunc(inv.over(l.Name), func(t Tunnel) bool { return t.Source == fromSelvage })
+		if l.NIC == nil || !ours {
+			continue
+		}
+		for _, j := range joinings {
+			if !l.NIC.Features[j.feature].On {
+				continue
+			}
+			f := Finding{
+				Check: "offloads", Severity: j.severity, Subject: l.Name, What: j.feature + " is on (underlay interface of an edge)",
+				Evidence: fmt.Sprintf("ethtool -k %s: %s: on", l.Name, j.feature), Why: j.why,
+				Measure: []string{iperf},
+			}
+			f.fix(fix.Fix{Interface: l.Name, Do: fix.Run("ethtool", "-K", l.Name, j.set, "off"), Undo: fix.Run("ethtool", "-K", l.Name, j.set, "on")})
+			found = append(found, f)
+		}
+	}
+	return found
+}

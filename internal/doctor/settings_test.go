@@ -54,6 +54,25 @@ func TestOffloads(t *testing.T) {
 	})
 }
 
+func TestJoining(t *testing.T) {
+	edge := func(inv *Inventory) { inv.Tunnels[0].Source = fromSelvage }
+	for _, p := range []plant{
+		{"UDP", func(inv *Inventory) { edge(inv); feature("eth0", "rx-udp-gro-forwarding", Feature{On: true})(inv) },
+			"offloads", Note, "eth0", "rx-udp-gro-forwarding: on", []string{"ethtool -K eth0 rx-udp-gro-forwarding off"}},
+		{"lists", func(inv *Inventory) { edge(inv); feature("eth0", "rx-gro-list", Feature{On: true})(inv) },
+			"offloads", Note, "eth0", "rx-gro-list: on", []string{"ethtool -K eth0 rx-gro-list off"}},
+		{"LRO", func(inv *Inventory) { edge(inv); feature("eth0", "rx-lro", Feature{On: true})(inv) },
+			"offloads", Warning, "eth0", "rx-lro: on", []string{"ethtool -K eth0 lro off"}},
+	} {
+		t.Run(p.name, p.run)
+	}
+	inv := recorded(t, "server")
+	feature("eth0", "rx-udp-gro-forwarding", Feature{On: true})(inv)
+	if found := checkJoining(inv); len(found) != 0 {
+		t.Errorf("the kernel's tunnels need no %+v", found)
+	}
+}
+
 func TestChecksums(t *testing.T) {
 	yes, no := true, false
 	ipv6 := func(inv *Inventory, tx, rx *bool) {
