@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * tcp_state: how a segment changes its connection (RFC 9293, RFC 5961). Only what both ends
- * agree on has an effect: an acknowledged SYN, a FIN within the window, and a reset with
- * exactly the next sequence number. All other segments pass, and the ends deal with them.
+ * agree on has an effect: an acknowledged SYN, a FIN within the window whose acknowledgement can
+ * be (RFC 5961 5), and a reset with exactly the next sequence number. All other segments pass,
+ * and the ends deal with them.
  * Data of an established connection does not come here.
  *
  * in:    p->l4_info, p->flow_seq, the connection, the direction: 0 is the originator's
@@ -122,6 +123,21 @@ static __always_inline bool tcp_is_anew(const struct l4_info *t, const struct ct
 	       (state == CT_STATE_TIME_WAIT || state == CT_STATE_CLOSED);
 }
 
+/*
+ * Whether the sender knows the connection: its segment is the next one, or acknowledges about what
+ * the peer has sent (RFC 5961 5). The peer's number may be as old as its last tracked segment, so
+ * the acknowledgement of an honest sender may be far ahead; its own number is then right.
+ */
+static __always_inline bool tcp_is_credible(const struct l4_info *t, const struct ct_entry *c,
+					    __u32 dir, __u32 next)
+{
+	__u32 peer = (dir ^ 1) & 1;
+
+	if (t->seq == next || t->seq == c->next_seq[dir & 1])
+		return true;
+	return t->flags & TCP_ACK && is_near(t->ack - c->next_seq[peer], tcp_window(c, peer));
+}
+
 /* Advances the direction's number to the end of the segment, which is within the window. */
 static __always_inline void tcp_advance(__u32 end, struct ct_entry *c, __u32 dir, __u32 next)
 {
@@ -144,7 +160,8 @@ static __always_inline bool tcp_data(const struct l4_info *t, struct ct_entry *c
 		c->next_seq[dir & 1] = next = t->seq; /* the first one seen */
 	}
 	/* A direction has no numbers before its SYN. */
-	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP)) || !tcp_in_window(t->seq, c, dir, next)) {
+	if (!(c->bits & (CT_SYN << dir | CT_PICKED_UP)) || !tcp_in_window(t->seq, c, dir, next) ||
+	    !tcp_is_credible(t, c, dir, next)) {
 		__sync_fetch_and_or(&c->bits, bits);
 		return false;
 	}

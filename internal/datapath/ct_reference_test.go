@@ -79,6 +79,11 @@ func (c *refCT) inWindow(seq uint32, way int) bool {
 	return min(ahead, behind) <= c.window(way)
 }
 
+// credible: the sender knows the other end's numbers, or exactly its own (RFC 5961 section 5).
+func (c *refCT) credible(s pkttest.Segment, way int) bool {
+	return s.Seq == c.next[way] || s.Flags&pkttest.ACK != 0 && c.inWindow(s.Ack, 1-way)
+}
+
 // acksSYN: the segment acknowledges the other end's SYN; with Fast Open its data too.
 func (c *refCT) acksSYN(s pkttest.Segment, way int) bool {
 	if s.Flags&pkttest.ACK == 0 {
@@ -113,7 +118,7 @@ func (c *refCT) follow(s pkttest.Segment, way int, strict bool) (why string, ane
 	}
 	c.ack[way] = c.ack[way] || c.acksSYN(s, way)
 	// Before its SYN nothing is known of an end's numbers.
-	if (c.syn[way] || c.pickedUp) && c.inWindow(s.Seq, way) {
+	if (c.syn[way] || c.pickedUp) && c.inWindow(s.Seq, way) && c.credible(s, way) {
 		c.fin[way] = c.fin[way] || s.Flags&pkttest.FIN != 0
 		// Until its SYN is acknowledged an end's number tells which ACK does that.
 		if int32(s.Next()-c.next[way]) > 0 && (c.pickedUp || c.ack[1-way]) {

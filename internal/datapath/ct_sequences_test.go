@@ -44,6 +44,16 @@ var tcpSequences = []tcpSequence{
 		"> ack seq 101 acks 501 10 | established", "< none seq 77 | established, tcp-flags", "> none seq 88 | established, tcp-flags", "< fin+ack seq 501 acks 111 | half-closed",
 		"> rst seq 4000000000 | half-closed, out-of-window", "> rst seq 111 | closed*",
 	)},
+	{name: "a FIN that acknowledges what was never sent", steps: after3(
+		"> ack seq 101 acks 501 10 | established", "< fin+ack seq 5000000 acks 3000000000 | established", "< fin+ack seq 5000000 acks 0 | half-closed",
+		"> fin+ack seq 111 acks 5000001 | time-wait*",
+	)},
+	{name: "a FIN with its own number alone right", steps: after3(
+		"> ack seq 101 acks 501 10 | established", "< fin+ack seq 501 acks 3000000000 | half-closed", "> fin+ack seq 111 acks 502 | time-wait*",
+	)},
+	{name: "data that acknowledges what was never sent", steps: after3(
+		"< ack seq 60000 acks 3000000000 10 | established", "> rst seq 60010 | established", "< rst seq 60010 | established", "< rst seq 501 | closed*",
+	)},
 	{name: "a FIN with the SYN's answer on its way", steps: []string{
 		"> syn seq 100 | opening*", "< syn+ack seq 500 acks 101 | opening*", "< fin+ack seq 501 acks 101 | opening*", "> ack seq 101 acks 501 | half-closed",
 		"> fin+ack seq 101 acks 502 | time-wait*",
