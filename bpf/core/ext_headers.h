@@ -18,7 +18,8 @@ struct cursor {
 	__u32 off;
 	__u32 end; /* of the IP packet */
 	__u32 id;
-	__u16 offset; /* of the fragment, in bytes */
+	__u32 fragmented; /* with fragment: where begins what is fragmented */
+	__u16 offset;	  /* of the fragment, in bytes */
 	__u8 proto;
 	bool fragment;
 };
@@ -41,6 +42,7 @@ static __always_inline int step_over(CTX *ctx, struct cursor *c)
 		c->fragment = h.offset & bpf_htons(~6 & 0xffff);
 		c->id = h.id;
 		c->off += sizeof(h);
+		c->fragmented = c->off;
 	} else if (c->proto == IPPROTO_AH) {
 		c->off += (h.reserved + 2) * 4;
 	} else {
@@ -62,4 +64,12 @@ static __always_inline int walk_ipv6(CTX *ctx, struct cursor *c)
 	if (c->off > c->end)
 		return REASON_IPV6_EXT_HEADERS;
 	return is_extension(c->proto) && !c->offset ? REASON_IPV6_EXT_HEADERS : 0;
+}
+
+/* Walks to the transport header of an IPv6 packet, or to the data of a later fragment. */
+static __always_inline int walk_packet6(CTX *ctx, const struct pkt *p, struct cursor *c)
+{
+	c->off = p->l3 + sizeof(struct ipv6hdr);
+	c->end = p->l3 - sizeof(struct ethhdr) + p->headers + p->payload;
+	return ctx_load(ctx, p->l3 + 6, &c->proto, 1) ? REASON_IPV6_EXT_HEADERS : walk_ipv6(ctx, c);
 }

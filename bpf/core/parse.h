@@ -102,6 +102,10 @@ static __always_inline int parse_ipv6(CTX *ctx, struct pkt *p, __u32 off, __u32 
 			total -= size;
 		}
 		p->hidden = is_skipped(p->key.proto);
+		if (size <= 64 && p->key.proto == IPPROTO_FRAGMENT) {
+			parse_fragment6(ctx, p, off);
+			p->hidden = true;
+		}
 	}
 	why = parse_l4(ctx, p, off, total);
 	p->hidden |= size && p->arp_nd;
@@ -145,6 +149,47 @@ static __always_inline int parse_tags(CTX *ctx, struct pkt *p, __u32 *off, __be1
 	return REASON_VLAN_TAGGED;
 }
 
+/* LLC and SNAP (IEEE 802.2, RFC 1042). */
+struct llc_snap {
+	__u8 dsap;
+	__u8 ssap;
+	__u8 control;
+	__u8 oui[3];
+	__be16 type;
+};
+
+/* TPIDs of before 802.1ad. */
+static __always_inline bool is_old_tag(__be16 ethertype)
+{
+	return ethertype == bpf_htons(0x9100) || ethertype == bpf_htons(0x9200) ||
+	       ethertype == bpf_htons(0x9300);
+}
+
+/*
+ * Whether the frame has IP, ARP or a tag where no stage looks for it, but some hosts, switches and
+ * access points do: behind LLC, whatever the length says (CERT VU#855201), or behind an old
+ * TPID. off: behind the ethertype.
+ */
+static __always_inline bool hides_protocol(CTX *ctx, __be16 ethertype, __u32 off)
+{
+	struct llc_snap h;
+
+	if (is_old_tag(ethertype))
+		return true;
+	if (bpf_ntohs(ethertype) >= ETH_P_802_3_MIN && ethertype != bpf_htons(ETH_P_LLC))
+		return false;
+	if (ctx_load(ctx, off, &h, sizeof(h)))
+		return false;
+	h.dsap &= ~1;					   /* the group bit */
+	if (h.dsap == LLC_SAP_IP || h.dsap == LLC_SAP_ARP) /* RFC 948 */
+		return true;
+	/* OUI 00-00-00, or 00-00-F8 of IEEE 802.1H. */
+	if (h.dsap != LLC_SAP_SNAP || h.oui[0] || h.oui[1] || (h.oui[2] && h.oui[2] != 0xf8))
+		return false;
+	return is_ip_type(h.type) || h.type == bpf_htons(ETH_P_ARP) || is_tag(h.type) ||
+	       is_old_tag(h.type);
+}
+
 static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
 {
 	__u32 off = p->inner;
@@ -184,6 +229,7 @@ static __always_inline int parse_frame(CTX *ctx, struct pkt *p)
 		/* RFC 826 for Ethernet and IPv4 */
 		return len < sizeof(struct arphdr) ? REASON_MALFORMED_ARP : 0;
 	}
+	p->hidden = hides_protocol(ctx, type, off);
 	return 0;
 }
 

@@ -42,22 +42,24 @@ struct pkt {
 	__u8 tos;	 /* inner DSCP and ECN */
 	__u8 ttl;	 /* inner TTL or hop limit */
 	__u8 outer_tos;
-	bool df;		/* inner DF bit, or not IPv4 */
-	bool tail;		/* a later fragment */
-	bool untagged;		/* tags are removed */
-	bool polled;		/* goes through GRO */
-	bool l4_parsed;		/* l4_info is valid */
-	bool no_learning;	/* from a remote whose hosts BGP advertises */
-	bool new_flow;		/* cache/flow_cache.h: the flow cache does not have the flow */
-	bool arp_nd;		/* ARP, or ND that no router has forwarded */
-	bool hidden;		/* extension headers may hide ND or DHCP, see l2/port_guard.h */
-	__u8 na_flags;		/* l2/neighbour.h: of the host that a proxy reply is about */
-	__u8 steps;		/* of a trace */
-	__s32 verdict;		/* return value of the program, if nothing stopped the packet */
-	__u16 egress;		/* nat/egress.h: policy or uplink that translates the source */
-	__u16 gateway;		/* nat/egress.h: next hop to the gateway; 0: this edge */
+	bool outer_csum;  /* XDP: an outer UDP checksum, which tc verifies */
+	bool df;	  /* inner DF bit, or not IPv4 */
+	bool tail;	  /* a later fragment */
+	bool untagged;	  /* tags are removed */
+	bool polled;	  /* goes through GRO */
+	bool l4_parsed;	  /* l4_info is valid */
+	bool no_learning; /* from a remote whose hosts BGP advertises */
+	bool new_flow;	  /* cache/flow_cache.h: the flow cache does not have the flow */
+	bool arp_nd;	  /* ARP, or ND that no router has forwarded */
+	bool hidden;	  /* IP, ARP, ND or DHCP may be where nobody looks, see l2/port_guard.h */
+	__u8 na_flags;	  /* l2/neighbour.h: of the host that a proxy reply is about */
+	__u8 steps;	  /* of a trace */
+	__s32 verdict;	  /* return value of the program, if nothing stopped the packet */
+	__u16 egress;	  /* nat/egress.h: policy or uplink that translates the source */
+	__u16 gateway;	  /* nat/egress.h: next hop to the gateway; 0: this edge */
 	bool opened_connection; /* firewall/: at the ingress port, by this packet */
 	bool opened_session;	/* nat/: from outside, by this packet */
+	bool opened_snat;	/* nat/: from inside, by this packet */
 	bool decided;		/* the decision below is of this packet */
 	bool cached;		/* it was in the flow cache, or in the transit cache */
 	bool kept;		/* core/monitor.h: the packet as it came is in the event */

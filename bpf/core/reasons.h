@@ -78,7 +78,9 @@
 	X(NO_NAT_SESSION, "NAT: packet to an egress address without a session or port forward") \
 	X(NO_TRANSLATION, "NAT: packet without a translation, at an uplink that requires one")  \
 	X(NAT_FRAGMENT, "NAT: fragment whose first one was not translated")                     \
-	X(NAT_UNSUPPORTED, "NAT: packet that cannot be translated")
+	X(NAT_UNSUPPORTED, "NAT: packet that cannot be translated")                             \
+	X(HIDDEN_PROTOCOL, "IP, ARP or a VLAN tag hidden behind LLC/SNAP or TPID 0x9100")       \
+	X(OUTER_CHECKSUM, "outer UDP checksum that is not zero, and wrong (RFC 8926 3.3)")
 
 /* X(NAME, "why each packet of the flow takes the slow path"); the last three are the firewall's */
 #define SLOWS(X)                                                      \
@@ -90,7 +92,7 @@
 	X(CACHE_OFF, "flow cache is turned off")                      \
 	X(CONNECTION, "TCP connection is opening or closing")         \
 	X(FRAGMENT, "fragment at a firewall or NAT")                  \
-	X(DEEP_PARSE, "ICMP at a firewall or NAT, or several extension headers")
+	X(DEEP_PARSE, "ICMP that a firewall, NAT or guard reads, or several extension headers")
 
 /* X(NAME, "the stage's name in a trace") */
 #define STAGES(X)                 \
@@ -159,7 +161,8 @@
 	X(NAT_DELETED, "NAT sessions deleted")                                                \
 	X(NAT_EARLY_DROPPED, "NAT sessions, over or unanswered, that made room for others")   \
 	X(NAT_EVENT_LOST, "NAT events not sent to the log and to other gateways")             \
-	X(GSO_CUT, "large segments out of tunnels given to the kernel to cut")
+	X(GSO_CUT, "large segments out of tunnels given to the kernel to cut")                \
+	X(NAT_INBOUND_EVICTED, "untranslated connections from outside forgotten unanswered")
 
 /* X(NAME, "entries of tables that a port, remote or segment may have a limited number of") */
 #define LIMITED_COUNTS(X)                                             \

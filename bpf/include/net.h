@@ -17,8 +17,16 @@ enum ethertype {
 	ETH_P_8021Q = 0x8100,
 	ETH_P_IPV6 = 0x86dd,
 	ETH_P_MAC_CONTROL = 0x8808,
+	ETH_P_LLC = 0x8870, /* LLC in frames of any length (IEEE 802.1AC) */
 	ETH_P_8021AD = 0x88a8,
 };
+
+#define ETH_P_802_3_MIN 0x600 /* below, the ethertype is a length */
+
+/* LLC SAPs (IEEE 802.2, RFC 948). */
+#define LLC_SAP_IP 0x06
+#define LLC_SAP_ARP 0x98
+#define LLC_SAP_SNAP 0xaa
 
 /* IP protocol numbers and IPv6 next headers (IANA). */
 enum ipproto {

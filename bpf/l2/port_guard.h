@@ -8,7 +8,7 @@
  * in:    p, the ingress vport and segment
  * out:   d->slow
  * maps:  local_addrs
- * stops: RA_GUARD, ND_EXT_HEADERS, IPV6_EXT_HEADERS, DHCP_GUARD, FRAGMENT_TINY, MARTIAN,
+ * stops: HIDDEN_PROTOCOL, RA_GUARD, ND_EXT_HEADERS, IPV6_EXT_HEADERS, DHCP_GUARD, FRAGMENT_TINY, MARTIAN,
  *        SPOOFED_ADDRESS
  */
 #pragma once
@@ -63,9 +63,7 @@ SUBPROGRAM int guard_hidden(CTX *ctx, struct pkt *p, __u32 flags)
 
 	if (!p)
 		return REASON_ND_EXT_HEADERS;
-	c.off = p->l3 + sizeof(struct ipv6hdr);
-	c.end = p->l3 - sizeof(struct ethhdr) + p->headers + p->payload;
-	if (ctx_load(ctx, p->l3 + 6, &c.proto, 1) || walk_ipv6(ctx, &c))
+	if (walk_packet6(ctx, p, &c))
 		return p->ttl == 255		     ? REASON_ND_EXT_HEADERS :
 		       is_dhcp_client_port(p, flags) ? REASON_IPV6_EXT_HEADERS :
 						       0;
@@ -75,9 +73,11 @@ SUBPROGRAM int guard_hidden(CTX *ctx, struct pkt *p, __u32 flags)
 /*
  * Nobody else has an address of the edge. From tunnels other edges use the addresses of the same
  * gateway: with its MAC address, in ICMP errors also with that of the host that was spoken to,
- * and between routers with their own. A loopback's address is this edge's alone.
+ * and between routers with their own. A loopback's address is this edge's alone. The flow key has
+ * no ICMP type, so what the type decides is not cached.
  */
-static __always_inline int guard_local_addr(const struct pkt *p, const struct segment *seg)
+static __always_inline int guard_local_addr(const struct pkt *p, const struct segment *seg,
+					    struct decision *d)
 {
 	__u32 local = is_ip(p) ? find_local_addr(p, seg, &p->key.saddr) : 0;
 
@@ -88,6 +88,7 @@ static __always_inline int guard_local_addr(const struct pkt *p, const struct se
 	if (local & LOCAL_NAT || seg->flags & SEGMENT_L3 ||
 	    mac_equal(p->key.smac, seg->gateway_mac))
 		return 0;
+	d->slow = SLOW_DEEP_PARSE;
 	return is_icmp_error(p) && (is_v6(p) || p->icmp_type != ICMP_REDIRECT) ?
 		       0 :
 		       REASON_SPOOFED_ADDRESS;
@@ -105,12 +106,12 @@ static __always_inline int port_guard(CTX *ctx, struct pkt *p, const struct segm
 		return REASON_MARTIAN;
 	if (p->hidden && !IN_XDP) { /* tc gets those before */
 		d->slow = SLOW_DEEP_PARSE;
-		why = guard_hidden(ctx, p, in->flags);
+		why = is_ip(p) ? guard_hidden(ctx, p, in->flags) : REASON_HIDDEN_PROTOCOL;
 	}
 	if (!why && is_router_discovery(p) && p->icmp_type != ICMPV6_ROUTER_SOLICITATION &&
 	    !p->key.vni && !(in->flags & VPORT_RA))
 		why = REASON_RA_GUARD;
 	if (!why && is_dhcp_client_port(p, in->flags) && is_to_dhcp_client(p))
 		why = REASON_DHCP_GUARD;
-	return why ? why : guard_local_addr(p, seg);
+	return why ? why : guard_local_addr(p, seg, d);
 }

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "core/ext_headers.h"
 #include "core/limits.h"
 #include "core/within.h"
 #include "tx/headers.h"
@@ -68,11 +69,24 @@ static __always_inline bool icmp_error_for(int why, bool v6, struct icmp_error *
 	return false;
 }
 
+/* Whether the packet is a later fragment or an ICMP error, behind more headers than parse() reads. */
+SUBPROGRAM int is_unanswerable(CTX *ctx, struct pkt *p)
+{
+	struct cursor c = {};
+	__u8 type;
+
+	if (!p || walk_packet6(ctx, p, &c) || c.offset)
+		return 1;
+	return c.proto == IPPROTO_ICMPV6 && (ctx_load(ctx, c.off, &type, 1) || type < 128);
+}
+
 /* Whether the sender may get an error (RFC 1122 3.2.2, RFC 4443 2.4). */
-static __always_inline bool may_get_error(const struct pkt *p)
+static __always_inline bool may_get_error(CTX *ctx, struct pkt *p)
 {
 	const struct addr *s = &p->key.saddr;
 
+	if (is_v6(p) && p->hidden && is_unanswerable(ctx, p))
+		return false;
 	if (!is_ip(p) || p->tail || is_icmp_error(p) || mac_is_group(p->key.dmac) || is_to_group(p))
 		return false;
 	return !addr_is_no_host(s) && (is_v6(p) ? !addr_is_zero(s) : s->w[3]);

@@ -118,11 +118,11 @@ struct icmp_reply {
 	bool reset;
 };
 
-static __always_inline bool icmp_reply_for(struct pkt *p, __u32 why, struct icmp_reply *n)
+static __always_inline bool icmp_reply_for(CTX *ctx, struct pkt *p, __u32 why, struct icmp_reply *n)
 {
 	n->e.mtu = why == REASON_TOO_BIG ? p->path : 0;
 	n->reset = why == REASON_REJECTED && p->l4_info.proto == IPPROTO_TCP;
-	if (!p->in || !may_get_error(p))
+	if (!p->in || !may_get_error(ctx, p))
 		return false;
 	if (n->reset) /* no reset for a reset or a fragment */
 		return !(p->l4_info.flags & TCP_RST) && !p->key.fragment &&
@@ -139,7 +139,7 @@ SUBPROGRAM int drop_with_icmp(CTX *ctx, struct pkt *p, __u32 why)
 	if (!p)
 		return TCX_DROP;
 	drop(ctx, p, why);
-	if (!icmp_reply_for(p, why, &n))
+	if (!icmp_reply_for(ctx, p, why, &n))
 		return TCX_DROP;
 	seg = segment_get(p->segment);
 	step(p, STAGE_ICMP, n.e.type << 8 | n.e.code, n.e.mtu);

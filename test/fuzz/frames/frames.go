@@ -24,7 +24,23 @@ type Network struct {
 	TEPs     []netip.Addr // all of one family
 	Own      netip.Addr
 	Tunnels  []Tunnel
+	Ports    []uint16        // of UDP and TCP; nil: those that an edge knows
 	Homes    map[string]Home // by device
+}
+
+// Few is a network with few values of each list: its frames often belong to one flow.
+func (n Network) Few(r *rand.Rand) Network {
+	n.MACs, n.IPv4, n.IPv6 = few(r, n.MACs, 4), few(r, n.IPv4, 4), few(r, n.IPv6, 4)
+	n.VLANs, n.TEPs, n.Tunnels, n.Ports = few(r, n.VLANs, 2), few(r, n.TEPs, 2), few(r, n.Tunnels, 2), few(r, l4Ports, 2)
+	return n
+}
+
+func few[T any](r *rand.Rand, list []T, n int) []T {
+	chosen := make([]T, n)
+	for i := range chosen {
+		chosen[i] = list[r.IntN(len(list))]
+	}
+	return chosen
 }
 
 // Tunnel is what a segment's packets are in.
@@ -53,6 +69,9 @@ type Maker struct {
 // New makes the frames of a seed.
 func New(n Network, seed uint64) *Maker {
 	pcg := rand.NewPCG(seed, 0)
+	if n.Ports == nil {
+		n.Ports = l4Ports
+	}
 	return &Maker{Network: n, seed: seed, pcg: pcg, rand: rand.New(pcg), buf: make([]byte, 0, 4096)}
 }
 
@@ -258,7 +277,7 @@ var l4Ports = []uint16{80, 80, 53, 67, 68, 546, 547, 4789, 6081, 1000, 40000}
 func (m *Maker) payload(b []byte, proto byte, depth int) []byte {
 	switch proto {
 	case 6:
-		b = m.u16(m.u16(b, pick(m, l4Ports)), pick(m, l4Ports))
+		b = m.u16(m.u16(b, pick(m, m.Ports)), pick(m, m.Ports))
 		b = binary.BigEndian.AppendUint32(b, m.rand.Uint32N(1000))
 		b = binary.BigEndian.AppendUint32(b, m.rand.Uint32N(1000))
 		flags := []byte{2, 2, 0x12, 0x10, 0x10, 0x18, 0x11, 4, 0x14, 0, 0x29, 0xff}[m.rand.IntN(12)]
@@ -270,7 +289,7 @@ func (m *Maker) payload(b []byte, proto byte, depth int) []byte {
 		return m.random(b, 40)
 	case 17:
 		at := len(b)
-		b = m.u16(m.u16(b, pick(m, l4Ports)), pick(m, l4Ports))
+		b = m.u16(m.u16(b, pick(m, m.Ports)), pick(m, m.Ports))
 		b = append(b, 0, 0, 0, 0)
 		if depth < 2 && m.one(4) {
 			b = m.ethernet(m.tunnelHeader(b, pick(m, m.Tunnels)), depth+1)
