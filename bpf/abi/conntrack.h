@@ -7,6 +7,9 @@
 
 #define MAX_RULES 131072 /* of the firewall, with one for each default */
 
+/* In the zone of a key: a slot of the vport that is the rest of the zone, see firewall/share.h. */
+#define SHARE_SLOT 0x80000000
+
 /*
  * A connection belongs to one port: inside is its workload, outside the peer. A connection
  * between two ports of an edge has two entries.
@@ -142,7 +145,7 @@ struct ct_found {
 	__s32 found[COUNT_MAX];
 };
 
-/* A fragmented datagram whose first fragment passed. */
+/* A fragmented datagram whose first fragment passed. With SHARE_SLOT in zone: see firewall/share.h. */
 struct fragment_key {
 	__u32 zone;
 	__u32 id;
@@ -151,6 +154,13 @@ struct fragment_key {
 	__u8 proto;
 	enum direction direction;
 	__u8 pad[2];
+};
+
+/* Its first fragment. */
+struct fragment_first {
+	__u64 passed_ns;
+	__u32 headers;		   /* bytes of it that no later fragment may replace */
+	struct fragment_key noted; /* of a slot */
 };
 
 struct log_line {
@@ -182,8 +192,8 @@ struct ct_gc_stats {
 
 MAP_FLAGS(HASH, ct_established, struct ct_key, struct ct_entry, 1, BPF_F_NO_PREALLOC);
 MAP_FLAGS(HASH, ct_half_open, struct ct_key, struct ct_entry, 1, BPF_F_NO_PREALLOC);
-QUEUE(ct_closed, struct ct_key, 1);			 /* closed connections, which go first */
-MAP(LRU_HASH, fragments, struct fragment_key, __u64, 1); /* → time of the first fragment */
+QUEUE(ct_closed, struct ct_key, 1); /* closed connections, which go first */
+MAP(LRU_HASH, fragments, struct fragment_key, struct fragment_first, 1);
 MAP(ARRAY, rules, __u32, struct rule_counters, 1);
 RINGBUF(logs, 1 << 18); /* struct log_line */
 

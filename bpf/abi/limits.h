@@ -29,7 +29,7 @@ struct limits {
 };
 
 /* A ring of the keys that the owner added to a table. Numbers of slots grow and wrap. */
-struct limit_ring {
+struct limit_ring { /* that of NAT sessions has no keys: it numbers the slots of firewall/share.h */
 	__u32 newest; /* slot of the last key */
 	__u32 oldest; /* slot that was evicted last */
 };

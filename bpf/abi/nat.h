@@ -8,7 +8,6 @@
 #define EGRESS_BUCKETS 256 /* a policy's sources are distributed over them by hash */
 #define MAX_GATEWAYS 16	   /* of an egress policy */
 #define MAX_POOL 65536	   /* addresses of all pools */
-#define NAT_INBOUND 16384  /* connections that came in untranslated and wait for the reply */
 
 /*
  * A session translates one connection between an address inside and one outside. Its key
@@ -108,8 +107,10 @@ struct fragment_translation {
 	struct tuple translation;
 	struct addr via;
 	__u16 egress;
-	__u16 flags; /* FLOW_SNAT, FLOW_DNAT */
-	__u16 pad[2];
+	__u16 flags;		   /* FLOW_SNAT, FLOW_DNAT */
+	__u32 headers;		   /* bytes of the first fragment that no later one may replace */
+	struct fragment_key noted; /* of a slot, see firewall/share.h */
+	__u32 pad;
 };
 
 BYTE_ENUM nat_event_kind {

@@ -47,6 +47,7 @@ const volatile __u32 log_rate = 100;		/* 0: no lines; the rates are those of por
 /* NAT settings, see overlay.Egress. */
 const volatile __u64 nat_timeouts[CT_STATE_MAX]; /* ns, by enum ct_state */
 const volatile __u64 nat_dns_timeout;		 /* ns, of UDP to port 53; 0: as other UDP */
+const volatile __u32 nat_inbound_mask;		 /* slots of a vport in nat_inbound, less 1 */
 const volatile bool nat_events_wanted;		 /* user space reads nat_events */
 
 /* Run a trace: record steps; do not learn, count or send. */

@@ -22,6 +22,8 @@ struct l4_info {
 	__u16 embedded_l3;  /* L4_ICMP_ERROR: of the embedded IP header */
 	__u16 embedded_l4;  /* L4_ICMP_ERROR: of the embedded transport header */
 	__u16 icmp;	    /* type << 8 | code */
+	/* Bytes of what is fragmented before a later fragment, or that are headers in a first one. */
+	__u16 fragment;
 	__u8 proto;
 	__u8 flags;    /* TCP */
 	__u8 scale;    /* TCP, with SYN: window scale, NO_SCALE: none */

@@ -131,6 +131,8 @@ SUBPROGRAM int note_key(const struct limit_entry *key, __u32 owner, __u32 count)
 	if (!key || !l || !u || count >= COUNT_MAX || !l->ring_masks[count])
 		return 0;
 	slot = __sync_fetch_and_add(&u->rings[count].newest, 1) + 1;
+	if (!slot) /* numbers wrap, and 0 is none */
+		slot = __sync_fetch_and_add(&u->rings[count].newest, 1) + 1;
 	at.slot = slot & l->ring_masks[count];
 	bpf_map_update_elem(&limit_entries, &at, key, BPF_ANY);
 	return slot;

@@ -60,7 +60,7 @@ static __always_inline long ct_put_half_open(struct ct_work *w, __u64 now)
 	return err;
 }
 
-/* Inserts a new connection. Another core may have inserted it already. */
+/* Inserts a new connection. -EEXIST: another core has inserted it already. */
 static __always_inline int ct_insert(struct ct_work *w, __u64 now)
 {
 	enum limited_count kind = half_open_kind(w->entry.bits);
@@ -75,8 +75,8 @@ static __always_inline int ct_insert(struct ct_work *w, __u64 now)
 	err = ct_put_half_open(w, now);
 	if (err)
 		ct_uncount(zone, kind, w->entry.slot);
-	if (err && err != -EEXIST)
-		return REASON_HALF_OPEN_LIMIT;
+	if (err)
+		return err == -EEXIST ? -EEXIST : REASON_HALF_OPEN_LIMIT;
 	count(EVENT_CONNTRACK_OPENED);
 	return 0;
 }

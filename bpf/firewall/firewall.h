@@ -13,6 +13,7 @@
 #pragma once
 
 #include "firewall/conntrack.h"
+#include "firewall/share.h"
 #include "firewall/stateless.h"
 
 /* What the firewall sees: as received from a port, or as sent to one, after NAT. */
@@ -44,6 +45,8 @@ static __always_inline int ct_open(CTX *ctx, struct pkt *p, struct ct_work *w, b
 	if (tracing)
 		return 0;
 	why = ct_insert(w, p->now_ns);
+	if (why == -EEXIST)
+		return 0;
 	if (!why && out)
 		p->opened_connection = true;
 	return why;
@@ -126,24 +129,34 @@ static __always_inline int ct_track(CTX *ctx, struct pkt *p, struct ct_work *w, 
 	return 0;
 }
 
-/* Later fragments pass if the first one has. */
+/* Later fragments pass if the first one has, and if they leave its headers as they are. */
 static __always_inline int follow_fragment(const struct pkt *p, struct ct_work *w, __u32 vport,
 					   bool out)
 {
-	__u64 *passed;
+	struct fragment_first *f;
 
 	make_fragment_key(&w->fragment, p, vport, out);
-	passed = bpf_map_lookup_elem(&fragments, &w->fragment);
-	return passed && ns_since(*passed, p->now_ns) < FRAGMENT_NS ? 0 : REASON_FRAGMENT_NO_FIRST;
+	f = bpf_map_lookup_elem(&fragments, &w->fragment);
+	if (!f || ns_since(f->passed_ns, p->now_ns) >= FRAGMENT_NS)
+		return REASON_FRAGMENT_NO_FIRST;
+	return p->l4_info.fragment < f->headers ? REASON_FRAGMENT_TINY : 0;
 }
 
 static __always_inline void note_first_fragment(struct pkt *p, struct ct_work *w, __u32 vport,
 						bool out)
 {
+	struct fragment_first *f = &w->fragment_first;
+
 	if (tracing)
 		return;
 	make_fragment_key(&w->fragment, p, vport, out);
-	bpf_map_update_elem(&fragments, &w->fragment, &p->now_ns, BPF_ANY);
+	f->passed_ns = p->now_ns;
+	f->headers = p->l4_info.fragment;
+	if (!bpf_map_update_elem(&fragments, &w->fragment, f, BPF_EXIST))
+		return;
+	fragment_slot(&fragments, vport, &w->fragment_slot, &w->fragment, f,
+		      offsetof(struct fragment_first, noted));
+	bpf_map_update_elem(&fragments, &w->fragment, f, BPF_ANY);
 }
 
 static __always_inline int firewall_ct(CTX *ctx, struct pkt *p, struct ct_work *w, __u32 vport,

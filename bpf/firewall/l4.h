@@ -101,6 +101,20 @@ static __always_inline int read_l4(CTX *ctx, struct pkt *p, struct l4_info *t, s
 	return 0;
 }
 
+/* Bytes of what is fragmented that are headers: a later fragment must not replace them (RFC 5722). */
+static __always_inline __u16 header_bytes(CTX *ctx, const struct cursor *c)
+{
+	__u32 len = c->off - c->fragmented;
+	__u8 doff = 0;
+
+	if (c->proto == IPPROTO_TCP)
+		return ctx_load(ctx, c->off + 12, &doff, 1) ? 0xffff : len + (doff >> 4) * 4;
+	return len +
+	       (is_ported(c->proto) || c->proto == IPPROTO_ICMP || c->proto == IPPROTO_ICMPV6 ?
+			sizeof(struct udphdr) :
+			0);
+}
+
 /* A first fragment must contain the transport header, and no other may overlap it (RFC 1858, 3128). */
 static __always_inline int read_fragment(CTX *ctx, struct pkt *p, struct l4_info *t,
 					 struct cursor *c)
@@ -111,13 +125,16 @@ static __always_inline int read_fragment(CTX *ctx, struct pkt *p, struct l4_info
 	t->id = c->id;
 	if (c->offset) {
 		t->kind = L4_LATER_FRAGMENT;
+		t->fragment = c->offset;
 		return c->proto == IPPROTO_TCP && c->offset < sizeof(struct tcphdr) ?
 			       REASON_FRAGMENT_TINY :
 			       0;
 	}
 	why = read_l4(ctx, p, t, c);
-	if (t->kind == L4_WHOLE)
+	if (t->kind == L4_WHOLE) {
 		t->kind = L4_FIRST_FRAGMENT;
+		t->fragment = header_bytes(ctx, c);
+	}
 	return why == REASON_MALFORMED_L4 ? REASON_FRAGMENT_TINY : why;
 }
 

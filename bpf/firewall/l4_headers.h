@@ -12,6 +12,11 @@
 #include "core/ext_headers.h"
 #include "core/within.h"
 
+static __always_inline bool is_ported(__u8 proto)
+{
+	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
+}
+
 static __always_inline int walk_ipv4(CTX *ctx, struct pkt *p, struct cursor *c)
 {
 	struct iphdr ip;
@@ -21,7 +26,7 @@ static __always_inline int walk_ipv4(CTX *ctx, struct pkt *p, struct cursor *c)
 	c->fragment = ip.frag_off & bpf_htons(IP_MF | IP_OFFSET);
 	c->offset = bpf_ntohs(ip.frag_off & bpf_htons(IP_OFFSET)) * 8;
 	c->id = ip.id;
-	c->off = p->l3 + ip.ihl * 4;
+	c->off = c->fragmented = p->l3 + ip.ihl * 4;
 	return 0;
 }
 

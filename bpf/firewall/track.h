@@ -38,11 +38,6 @@ static __always_inline void set_slow(struct pkt *p, enum slow why)
 
 #define STREAM_AGE 2 /* in units of BORN_SHIFT */
 
-static __always_inline bool is_ported(__u8 proto)
-{
-	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
-}
-
 /* The key of a packet with these addresses and ports. */
 static __always_inline void make_ct_key(struct ct_key *k, const struct l4_info *t,
 					const struct tuple *u, __u32 zone, bool out)

@@ -11,6 +11,8 @@ struct ct_work {
 	struct ct_key key;     /* of the packet's connection */
 	struct ct_entry entry; /* a connection that is inserted */
 	struct fragment_key fragment;
+	struct fragment_key fragment_slot;
+	struct fragment_first fragment_first;
 	struct rule_query query;
 	struct rule_match match;
 	struct limit_entry oldest; /* key of a connection that may be evicted */

@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "firewall/share.h"
 #include "nat/nat_track.h"
 
 /* Whether replies to what comes in by the segment's uplink may be translated. */
@@ -31,12 +32,41 @@ static __always_inline bool is_untranslated(const struct pkt *p, bool *in)
 	return *in != has_inbound(p, p->decision.to_segment);
 }
 
-/* Notes the first packet of a connection from outside. w->key is its key. */
+/*
+ * Gives the note with w->key a slot of the vport that the packet goes to, see firewall/share.h: who sends to
+ * one host takes no notes of others. A note that goes before its reply came is counted.
+ */
+static __always_inline void inbound_slot(const struct pkt *p, struct nat_work *w)
+{
+	struct ct_key *slot = &w->inbound_slot, *noted = (struct ct_key *)&w->slot;
+	struct nat_session *before, *note;
+
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->zone = SHARE_SLOT | p->decision.out;
+	slot->inside.w[0] = next_slot(p->decision.out) & nat_inbound_mask;
+	before = bpf_map_lookup_elem(&nat_inbound, slot);
+	if (before) {
+		*noted = *(struct ct_key *)before;
+		note = bpf_map_lookup_elem(&nat_inbound, noted);
+		if (note && !nat_session_expired(note, noted, p->now_ns))
+			count(EVENT_NAT_INBOUND_EVICTED);
+		if (note)
+			bpf_map_delete_elem(&nat_inbound, noted);
+	}
+	*noted = w->key;
+	bpf_map_update_elem(&nat_inbound, slot, &w->slot, BPF_ANY);
+}
+
+/*
+ * Notes the first packet of a connection from outside. w->key is its key. A note that another packet
+ * left stays, should a later stage refuse this one; only another SYN, or datagram, renews it.
+ */
 static __always_inline void note_inbound(CTX *ctx, struct pkt *p, struct nat_work *w)
 {
 	const struct l4_info *t = &p->l4_info;
 
-	if (t->kind == L4_ICMP_ERROR || tracing)
+	if (t->kind == L4_ICMP_ERROR || tracing ||
+	    (t->proto == IPPROTO_TCP && !tcp_flags_fit(t->flags)))
 		return;
 	if (t->proto == IPPROTO_ICMP || t->proto == IPPROTO_ICMPV6 ? t->echo_dir != 1 :
 								     may_create_session(t))
@@ -45,7 +75,13 @@ static __always_inline void note_inbound(CTX *ctx, struct pkt *p, struct nat_wor
 	w->session.flags |= NAT_SESSION_UNTRANSLATED;
 	w->session.addr = w->key.inside;
 	w->session.port = w->key.inside_port;
-	p->opened_session = bpf_map_update_elem(&nat_inbound, &w->key, &w->session, BPF_ANY) == 0;
+	p->opened_session =
+		bpf_map_update_elem(&nat_inbound, &w->key, &w->session, BPF_NOEXIST) == 0;
+	if (p->opened_session)
+		inbound_slot(p, w);
+	if (p->opened_session || (t->proto == IPPROTO_TCP && !(t->flags & TCP_SYN)))
+		return;
+	bpf_map_update_elem(&nat_inbound, &w->key, &w->session, BPF_EXIST);
 }
 
 /* A packet that nothing translates, from an uplink or to one. */

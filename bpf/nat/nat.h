@@ -76,16 +76,29 @@ static __always_inline int nat_beside(CTX *ctx, struct pkt *p)
 	return is_untranslated(p, &in) ? nat_untranslated(ctx, p, in) : 0;
 }
 
-/* Deletes the session that the packet created from outside: a later stage refuses it. w->key is
- * still the packet's: only NAT writes it. */
-static __always_inline void nat_undo(const struct pkt *p)
+/* Deletes the session that the packet created from outside. w->key is still its: only NAT writes it. */
+static __always_inline void undo_from_outside(struct nat_work *w)
 {
-	struct nat_work *w = nat_work();
-
-	if (!w || !p->opened_session)
-		return;
 	if (w->session.flags & NAT_SESSION_UNTRANSLATED)
 		bpf_map_delete_elem(&nat_inbound, &w->key);
 	else
 		nat_session_delete(&w->key, &w->session, &w->reverse_key);
+}
+
+/* Deletes what the packet created, of SNAT and DNAT: a later stage refuses it. */
+static __always_inline void nat_undo(const struct pkt *p)
+{
+	struct nat_work *w = nat_work();
+	struct nat_session *s;
+
+	if (!w)
+		return;
+	if (p->opened_session)
+		undo_from_outside(w);
+	if (!p->opened_snat)
+		return;
+	make_ct_key(&w->key, &p->l4_info, &p->l4_info.tuple, router_of(p), true);
+	s = bpf_map_lookup_elem(&nat_sessions, &w->key);
+	if (s)
+		nat_session_delete(&w->key, s, &w->reverse_key);
 }

@@ -31,6 +31,7 @@ static __always_inline int create_snat_session(CTX *ctx, struct pkt *p, struct n
 		nat_release(&w->key, &w->session);
 	if (why)
 		return why;
+	p->opened_snat = !tracing;
 	count(EVENT_NAT_CREATED);
 	nat_event_emit(&w->key, &w->session, NAT_EVENT_CREATED);
 	return 0;

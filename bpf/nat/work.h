@@ -16,6 +16,10 @@ struct nat_work {
 	struct nat_orig orig;	    /* value of a reverse key that is inserted */
 	struct nat_session session; /* one that is created */
 	struct fragment_key fragment;
+	struct fragment_key fragment_slot;
+	struct fragment_translation translated; /* the fragment's */
+	struct ct_key inbound_slot;		/* nat/inbound.h: with its entry */
+	struct nat_session slot;
 	struct rule_query query; /* to the egress policies */
 	struct rule_match match;
 	struct addr via;  /* remote that the translated destination is behind, or zero */

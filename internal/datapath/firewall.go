@@ -20,7 +20,7 @@ const (
 	// maxRules is MAX_RULES of bpf/abi/conntrack.h.
 	maxRules = 131072
 	// maxFragments is how many datagrams are remembered until their last fragment came.
-	maxFragments = 4096
+	maxFragments = 16384
 )
 
 // Firewall is what of the firewall is in force.

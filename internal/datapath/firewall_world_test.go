@@ -57,7 +57,7 @@ func (w *world) forgetConnections(t testing.TB) {
 	removeAll[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtEstablished)
 	removeAll[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtHalfOpen)
 	removeAll[bpfLimitSlot, bpfLimitEntry](t, w.dp.Limits.maps.LimitEntries)
-	removeAll[bpfFragmentKey, uint64](t, w.dp.Firewall.maps.Fragments)
+	removeAll[bpfFragmentKey, bpfFragmentFirst](t, w.dp.Firewall.maps.Fragments)
 	removeAll[uint64, bpfFlow](t, w.dp.Flows.maps.Flows)
 	for _, id := range w.dp.numbers.names.portIDs {
 		must(t, w.dp.Limits.maps.OwnerUsages.Put(ownerIndex(id), bpfLimitUsage{}))
@@ -80,7 +80,7 @@ func (w *world) age(t testing.TB, by time.Duration) {
 	for _, table := range []kernel.Map{w.dp.Firewall.maps.CtEstablished, w.dp.Firewall.maps.CtHalfOpen} {
 		changeEach[bpfCtKey](t, table, func(c *bpfCtEntry) { c.SeenNs, c.Born = c.SeenNs-ns, c.Born-uint32(ns>>bornShift) })
 	}
-	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(passed *uint64) { *passed -= ns })
+	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(f *bpfFragmentFirst) { f.PassedNs -= ns })
 	w.ageFlows(t, by+time.Second) // to be safely older than revalidate_ns, whose clock has ticks
 }
 

@@ -65,7 +65,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapCtEstablished:     {reflect.TypeFor[bpfCtKey](), reflect.TypeFor[bpfCtEntry]()},
 		bpfMapCtHalfOpen:        {reflect.TypeFor[bpfCtKey](), reflect.TypeFor[bpfCtEntry]()},
 		bpfMapCtClosed:          {reflect.TypeFor[[0]byte](), reflect.TypeFor[bpfCtKey]()},
-		bpfMapFragments:         {reflect.TypeFor[bpfFragmentKey](), reflect.TypeFor[uint64]()},
+		bpfMapFragments:         {reflect.TypeFor[bpfFragmentKey](), reflect.TypeFor[bpfFragmentFirst]()},
 		bpfMapRules:             {u32, reflect.TypeFor[bpfRuleCounters]()},
 		bpfMapLogs:              {reflect.TypeFor[[0]byte](), reflect.TypeFor[[0]byte]()},
 		bpfMapPolicy:            {u32, u32}, // of maps

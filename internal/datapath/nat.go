@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -13,8 +14,10 @@ import (
 const (
 	// maxNATFragments is how many datagrams are remembered until their last fragment came.
 	maxNATFragments = 16384
-	// natInbound is NAT_INBOUND of bpf/abi/nat.h.
-	natInbound = 16384
+	// The table of connections that came in untranslated and wait for their reply grows with that of
+	// sessions. A vport has a sixteenth of it in notes, and as many entries for its slots.
+	leastNATInbound, mostNATInbound = 16384, 65536
+	natInboundShares                = 16
 	// mostDispensable bounds the sessions that are remembered as such that can go when there is
 	// no room, of each kind.
 	mostDispensable = 65536
@@ -51,9 +54,10 @@ func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
 	if e.NATSessions == 0 {
 		return errors.New("egress: table of sessions without entries")
 	}
+	inbound := min(max(e.NATSessions/4, leastNATInbound), mostNATInbound)
 	for name, size := range map[string]uint32{
 		bpfMapNatSessions: e.NATSessions, bpfMapNatReverse: 2 * e.NATSessions,
-		bpfMapNatHostCounts: 2 * e.NATSessions, bpfMapNatFragments: maxNATFragments, bpfMapNatInbound: natInbound,
+		bpfMapNatHostCounts: 2 * e.NATSessions, bpfMapNatFragments: maxNATFragments, bpfMapNatInbound: inbound,
 		bpfMapNatOver: min(e.NATSessions, mostDispensable), bpfMapNatUnanswered: min(e.NATSessions, mostDispensable),
 	} {
 		spec.Maps[name].MaxEntries = size
@@ -62,7 +66,8 @@ func configureEgress(spec *ebpf.CollectionSpec, e *overlay.Egress) error {
 	if err != nil {
 		return fmt.Errorf("egress: %w", err)
 	}
-	for name, value := range map[string]any{bpfVarWithNat: true, bpfVarNatTimeouts: timeouts, bpfVarNatDnsTimeout: uint64(e.DNSTimeout), bpfVarNatEventsWanted: hasReaders(e)} {
+	for name, value := range map[string]any{bpfVarWithNat: true, bpfVarNatTimeouts: timeouts, bpfVarNatDnsTimeout: uint64(e.DNSTimeout), bpfVarNatEventsWanted: hasReaders(e),
+		bpfVarNatInboundMask: uint32(1)<<(bits.Len32(inbound/natInboundShares)-1) - 1} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}

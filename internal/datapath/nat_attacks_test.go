@@ -331,7 +331,7 @@ func TestFragmentsOfACoreAhead(t *testing.T) {
 		"dave: piece 0 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => isp: piece 0 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150")
 	ahead := uint64(4 * time.Millisecond)
 	changeEach[bpfFragmentKey](t, w.dp.Egress.maps.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs += ahead })
-	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(ns *uint64) { *ns += ahead })
+	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(f *bpfFragmentFirst) { f.PassedNs += ahead })
 	n := &natTalk{t, w, map[string]string{}}
 	n.follow(natFamily(true,
 		"dave: piece 1 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => isp: piece 1 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150")...)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
+	"github.com/selvage/selvage/internal/policy"
 )
 
 // natPortForwards lead ports of the uplink's address, and one of a pool's, to carol and dave.
@@ -111,4 +112,24 @@ func TestNATForwardGoes(t *testing.T) {
 	w.apply(t)
 	n.follow("isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
 		"isp: udp 203.0.113.6:4000 > 198.51.100.1:5000 30 => drop no-nat-session,no-local-service")
+}
+
+// What a host sends to a port forward of its own edge leaves nothing behind if the host there does not get it.
+func TestNATHairpinRefusedLeavesNothing(t *testing.T) {
+	fw := wall(ruleOf(1, "allow out"))
+	for reason, change := range map[string]func(*Config, *fib.Tables){
+		"denied": func(c *Config, tables *fib.Tables) {
+			guardAt(t, c, tables, fw, policy.Place{Name: "p0", Port: "p0", Segment: "blue"}, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
+		},
+		"nat-limit": func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits.NATSessions = 1 },
+	} {
+		w := natWorld(t, ways()[0], natPortForwards, change)
+		n := w.talk(t)
+		n.follow("alice: udp 10.0.1.10:4100 > 198.51.100.1:5000 30 => drop " + reason)
+		if sessions, returns := w.allNATSessions(t); len(sessions)+len(returns) != 0 {
+			t.Errorf("%s: %d sessions and %d returns are left", reason, len(sessions), len(returns))
+		}
+		w.natGCStats(t)
+		w.checkNATSessions(t)
+	}
 }

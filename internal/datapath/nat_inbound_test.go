@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -181,4 +182,66 @@ func TestNATInboundTransitLeaves(t *testing.T) {
 			n.follow(s...)
 		}
 	}
+}
+
+// offerMany offers a packet to the program of ports so many times, each with another number.
+func (w *world) offerMany(t *testing.T, dev string, frame []byte, times int, number func(frame []byte, n int)) {
+	t.Helper()
+	w.do(t, func() {
+		for n := range times {
+			number(frame, n)
+			if _, err := runProgram(w.dp.prog.objs.FromPort, w.dev[dev].Index, packet{bytes: frame}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// What strangers send to one host takes the notes of no other, which answers when it can; what is forgotten is
+// counted.
+func TestNATInboundFloodLeavesOtherHosts(t *testing.T) {
+	w := natWorld(t, ways()[0])
+	n := w.talk(t)
+	n.follow("isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30")
+	isp := natHostOf("isp")
+	_, events := w.counted(t, func() {
+		w.offerMany(t, "s0", natFrame(isp.src, isp.dst, "udp 203.0.113.6:4000 > 10.0.1.12:53 30"), 40_000, func(frame []byte, n int) {
+			binary.BigEndian.PutUint16(frame[etherLen+ipv4Len:], uint16(n))
+		})
+	})
+	n.follow("alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40",
+		"carol: udp 10.0.1.12:53 > 203.0.113.6:39999 40 => isp: udp 10.0.1.12:53 > 203.0.113.6:39999 40",
+		"carol: udp 10.0.1.12:53 > 203.0.113.6:1 40 => isp: udp 198.51.100.1:$p > 203.0.113.6:1 40")
+	if events["nat-inbound-evicted"] < 30_000 {
+		t.Errorf("events %v", events)
+	}
+}
+
+// A packet that the firewall refuses takes no other packet's note with it.
+func TestNATInboundNoteOutlastsRefusedPackets(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		fw := wall(ruleOf(1, "allow in svc tcp/80"))
+		fw.Strict = strict
+		w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
+			guardAt(t, c, tables, fw, policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
+		})
+		w.natBoth(t,
+			"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
+			"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn+fin seq 9 => drop tcp-flags",
+			"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 none seq 9 => drop tcp-flags",
+			"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10",
+		)
+	}
+}
+
+// A client that begins again has its last SYN noted.
+func TestNATInboundBeginsAgain(t *testing.T) {
+	natWorld(t, ways()[0]).natBoth(t,
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 900000 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 900000",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 900001 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 900001",
+		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 900001 acks 100 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 900001 acks 100",
+		"wait 1h",
+		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 900001 7 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 900001 7",
+	)
 }
