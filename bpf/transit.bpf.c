@@ -190,6 +190,8 @@ SUBPROGRAM int take_all_stages(CTX *ctx)
 	monitor_original(ctx, p);
 	if (this_flags & DEVICE_UNDERLAY && is_for_this_mac(ctx))
 		why = parse_outer(ctx, p);
+	if (p->outer_csum)
+		return XDP_PASS;
 	if (why == NOT_OURS) {
 		if (!(this_flags & DEVICE_UPLINK))
 			return XDP_PASS;

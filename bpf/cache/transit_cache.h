@@ -73,19 +73,20 @@ static __always_inline struct transit_entry *transit_lookup(const struct transit
 							    __u64 hash, struct transit_match m,
 							    struct transit_action **action)
 {
-	struct transit_entry *s;
+	struct transit_entry *s, *found = NULL;
 
-	for (__u32 i = 0; i < PROBES; i++) {
+	for (__u32 i = 0; i < PROBES && !found; i++) {
 		s = transit_slot(t, hash, i);
 		if (!s || !s->ethertype)
-			return NULL;
+			break;
 		if (!m.entry(s, m.packet))
 			continue;
 		*action = action_of(s);
 		if (*action && m.action(*action, m.packet))
-			return s;
+			found = s;
 	}
-	return NULL;
+	barrier_var(found); /* or it is undefined where it is NULL, which the verifier refuses */
+	return found;
 }
 
 #define EPOCHS 4 /* age at which a decision expires */

@@ -135,7 +135,7 @@ static __always_inline bool fast_outer(CTX *ctx, struct pkt *p, struct simple_pa
 	if (outer_ip(ctx, p, &o) || !is_tep(&o.dst))
 		return false;
 	encap = outer_encap(ctx, p, &o, &listener);
-	if (encap < 0 || o.why || o.end != p->len)
+	if (encap < 0 || o.why || o.check || o.end != p->len)
 		return false;
 	if (fast_tunnel(ctx, encap, o.off, &vni, &len) || len > sizeof(struct genevehdr))
 		return false;

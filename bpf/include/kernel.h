@@ -75,6 +75,7 @@ struct xdp_md {
 enum {
 	BPF_F_RECOMPUTE_CSUM = 1ULL << 0,
 	BPF_F_PSEUDO_HDR = 1ULL << 4,
+	BPF_CSUM_LEVEL_QUERY = 0,
 	BPF_F_MARK_MANGLED_0 = 1ULL << 5,
 	BPF_F_INGRESS = 1ULL << 0,
 };

@@ -5,20 +5,25 @@
  *
  * in:    ctx
  * out:   p->inner, p->udp_port, p->outer_tos, p->key.origin and .vni
- * maps:  known_options
- * stops: OUTER_MALFORMED, OUTER_FRAGMENT, TUNNEL_FLAGS, UNKNOWN_OPTION
+ * maps:  known_options, scratch
+ * stops: OUTER_MALFORMED, OUTER_CHECKSUM, OUTER_FRAGMENT, TUNNEL_FLAGS, UNKNOWN_OPTION
  */
 #pragma once
 
 #include "tunnel/geneve.h"
 #include "tunnel/nvgre.h"
 #include "tunnel/vxlan.h"
+#ifndef XDP
+#include "tunnel/outer_csum.h"
+#endif
 
 /* The outer IP header. */
 struct outer_hdr {
 	struct addr dst;
-	__u32 off; /* of its payload */
-	__u32 end; /* of the packet; padding may follow */
+	__u32 off;     /* of its payload */
+	__u32 end;     /* of the packet; padding may follow */
+	__u32 udp;     /* offset of the UDP header */
+	__sum16 check; /* its checksum */
 	__u8 proto;
 	int why; /* drop reason, if the packet is for this edge */
 };
@@ -115,6 +120,8 @@ static __always_inline int outer_udp(CTX *ctx, struct pkt *p, struct outer_hdr *
 	if (!o->why && !is_gso(ctx) && (len < sizeof(*udp) || o->off + len > o->end))
 		o->why = REASON_OUTER_MALFORMED;
 	o->end = o->off + len;
+	o->udp = o->off;
+	o->check = udp->check;
 	o->off += sizeof(*udp);
 	return port;
 }
@@ -170,12 +177,22 @@ SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 		return NOT_OURS;
 	if (o.why)
 		return o.why;
+	if (IN_XDP && o.check) {
+		p->outer_csum = true;
+		return NOT_OURS;
+	}
 	/* Padding after the datagram is not delivered. */
 	if (!is_gso(ctx) && o.end < p->len) {
 		if (ctx_trim(ctx, o.end))
 			return REASON_OUTER_MALFORMED;
 		p->len = o.end;
 	}
+#ifndef XDP
+	if (o.check && !is_gso(ctx))
+		o.why = verify_outer(ctx, p, o.udp, o.end - o.udp);
+	if (o.why)
+		return o.why;
+#endif
 	o.why = parse_tunnel(ctx, encap, o.off, &vni, &len);
 	if (o.why)
 		return o.why;
