@@ -235,7 +235,8 @@ type HopInfo struct {
 	Address netip.Addr `json:"address,omitzero"` // next hop in the segment, or
 	Remote  netip.Addr `json:"remote,omitzero"`  // remote whose router has the MAC address
 	MAC     string     `json:"mac"`              // "" while unresolved and of a connected network
-	State   string     `json:"state"`            // "connected", "resolved", "unresolved", "no route"
+	State   string     `json:"state"`            // "connected", "resolved", "unresolved", "no route", "down": out of use
+	Why     string     `json:"why,omitempty"`    // of a next hop that is down
 }
 
 // TraceInfo is what the data path would do with one packet.

@@ -95,6 +95,9 @@ func (d documents) routes(v url.Values) ([]api.RouteInfo, error) {
 				for _, hop := range r.Hops {
 					info.Hops = append(info.Hops, hopInfo(e, hop, macs))
 				}
+				for _, down := range r.Down {
+					info.Hops = append(info.Hops, downInfo(e, down, macs))
+				}
 				list = append(list, info)
 			}
 		}
@@ -105,14 +108,14 @@ func (d documents) routes(v url.Values) ([]api.RouteInfo, error) {
 	})
 }
 
-// routesTo is the route of a router that has the longest prefix with an address in it, if
+// routesTo is the route that counts, of a router, with the longest prefix with an address in it, if
 // any, or all for the zero address.
 func routesTo(list []plan.Route, to netip.Addr) (best []plan.Route) {
 	if !to.IsValid() {
 		return list
 	}
 	for i, r := range list {
-		if r.Prefix.Contains(to) && (len(best) == 0 || r.Prefix.Bits() > best[0].Prefix.Bits()) {
+		if r.Counts() && r.Prefix.Contains(to) && (len(best) == 0 || r.Prefix.Bits() > best[0].Prefix.Bits()) {
 			best = list[i : i+1]
 		}
 	}
@@ -130,6 +133,13 @@ func hopInfo(e *State, hop fib.Hop, macs map[segmentAddr]overlay.MAC) api.HopInf
 			info.MAC, info.State = mac.String(), stateResolved
 		}
 	}
+	return info
+}
+
+// downInfo is a next hop that is out of use.
+func downInfo(e *State, down plan.DownHop, macs map[segmentAddr]overlay.MAC) api.HopInfo {
+	info := hopInfo(e, down.Hop, macs)
+	info.State, info.Why = stateDown, down.Why
 	return info
 }
 

@@ -36,8 +36,11 @@ func Routes(w Writer, routes []api.RouteInfo) error {
 		if l.From != "" {
 			origin += " from " + l.From
 		}
-		via := cmp.Or(addr(l.hop.Address), addr(l.hop.Remote))
-		return []any{l.Router, l.Prefix, l.Kind, origin, via, l.hop.Segment, l.hop.MAC, l.hop.State}
+		via, state := cmp.Or(addr(l.hop.Address), addr(l.hop.Remote)), l.hop.State
+		if l.hop.Why != "" {
+			state += ": " + l.hop.Why
+		}
+		return []any{l.Router, l.Prefix, l.Kind, origin, via, l.hop.Segment, l.hop.MAC, state}
 	})
 }
 

@@ -7,9 +7,11 @@ package peering
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -94,6 +96,9 @@ type Peering struct {
 	configured bool
 	// nextLook is that of a look at all hosts because some events were lost; the age tick looks, too.
 	nextLook time.Time
+	// lost are the outages, by segment, of the last offer.
+	lostMu sync.Mutex
+	lost   map[string]string
 }
 
 // New speaks with nobody yet.
@@ -221,18 +226,37 @@ func (p *Peering) OfferPrefixes() {
 	if b == nil {
 		return
 	}
-	b.Offer(prefixes(p.o.Writer.InForce().Snapshot, p.o.Owned()))
+	inForce := p.o.Writer.InForce()
+	b.Offer(prefixes(inForce, p.o.Owned()))
+	p.failLostUplinks(b, inForce)
+}
+
+// failLostUplinks ends the sessions with neighbours at uplinks that have lost their links since it was called last: what they
+// told leads nowhere, and their hold time is long.
+func (p *Peering) failLostUplinks(b *bgp.Process, inForce *writer.Published) {
+	if inForce.Edge.BGP == nil {
+		return
+	}
+	p.lostMu.Lock()
+	was := p.lost
+	p.lost = inForce.Outages.Segments
+	p.lostMu.Unlock()
+	for _, n := range inForce.Edge.BGP.Neighbours {
+		if why := inForce.Outages.Segments[n.Uplink]; why != "" && was[n.Uplink] == "" {
+			b.Fail(n.Addr, fmt.Sprintf("uplink %s: %s", n.Uplink, why))
+		}
+	}
 }
 
 // prefixes are what the routers may tell others.
-func prefixes(s writer.Snapshot, places map[gateway.Place]bool) map[string]map[overlay.RouteSource][]netip.Prefix {
+func prefixes(s *writer.Published, places map[gateway.Place]bool) map[string]map[overlay.RouteSource][]netip.Prefix {
 	owned := make([]plan.OwnedAddress, 0, len(places))
 	for p := range places {
 		owned = append(owned, plan.OwnedAddress{Uplink: p.Uplink, Addr: p.Addr})
 	}
 	all := make(map[string]map[overlay.RouteSource][]netip.Prefix)
 	for _, r := range s.Edge.Routers {
-		all[r.Name] = plan.Prefixes(s.Edge, s.HostState, r, owned)
+		all[r.Name] = plan.Prefixes(s.Edge, s.Outages, r, owned)
 	}
 	return all
 }

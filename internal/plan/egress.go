@@ -213,11 +213,8 @@ func uplinkProblem(e overlay.Edge, v host.State, p overlay.EgressPolicy) string 
 		if a.Router == "" || a.Name != p.Uplink {
 			continue
 		}
-		switch link, ok := v.Links[a.Interface]; {
-		case !ok:
-			return fmt.Sprintf("interface %s of uplink %s does not exist", a.Interface, a.Name)
-		case !link.Up:
-			return fmt.Sprintf("interface %s of uplink %s is down", a.Interface, a.Name)
+		if why := linkDown(v, a.Interface); why != "" {
+			return fmt.Sprintf("uplink %s: %s", a.Name, why)
 		}
 	}
 	return ""

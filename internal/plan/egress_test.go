@@ -202,8 +202,8 @@ func TestOwnState(t *testing.T) {
 	}{
 		"all is well":    {func(*overlay.Edge, *host.State) {}, nat.Serving, ""},
 		"no egress":      {func(e *overlay.Edge, _ *host.State) { e.Egress = nil }, nat.Serving, ""},
-		"no interface":   {func(_ *overlay.Edge, v *host.State) { delete(v.Links, "eth1") }, nat.Gone, "interface eth1 of uplink wan does not exist"},
-		"interface down": {func(_ *overlay.Edge, v *host.State) { v.Links["eth1"] = host.Link{Index: 7} }, nat.Gone, "interface eth1 of uplink wan is down"},
+		"no interface":   {func(_ *overlay.Edge, v *host.State) { delete(v.Links, "eth1") }, nat.Gone, "uplink wan: interface eth1 does not exist"},
+		"interface down": {func(_ *overlay.Edge, v *host.State) { v.Links["eth1"] = host.Link{Index: 7} }, nat.Gone, "uplink wan: interface eth1 is down"},
 		"nobody to take over": {func(e *overlay.Edge, v *host.State) {
 			delete(v.Links, "eth1")
 			e.Egress.Policies = e.Egress.Policies[1:]

@@ -37,12 +37,14 @@ func Want(e overlay.Edge) host.Want {
 // path's tables. Each problem names the object that does not work and says what to do;
 // those of the plan are Teamed's. What translates is for Translate.
 func Desired(e overlay.Edge, v host.State, pathPolicies PathPolicies) (fib.Tables, []problem.Problem) {
-	return DesiredBy(NewRouting(e, nil), e, v, pathPolicies)
+	routing := NewRouting(e, nil)
+	routing.SetOutages(OutagesOf(e, v, pathPolicies))
+	return DesiredBy(routing, e, v, pathPolicies)
 }
 
-// DesiredBy is Desired where the routing of e is made.
+// DesiredBy is Desired where the routing of e is made, with its outages.
 func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies PathPolicies) (fib.Tables, []problem.Problem) {
-	t := fib.Tables{Segments: AllSegments(e, v), Routers: routing.desired(DeadRemotes(pathPolicies))}
+	t := fib.Tables{Segments: AllSegments(e, v), Routers: routing.desired()}
 	underlays, problems := desiredUnderlays(e, v)
 	t.Underlays = underlays
 	ports, more := desiredPorts(e, v)
@@ -51,6 +53,7 @@ func DesiredBy(routing *Routing, e overlay.Edge, v host.State, pathPolicies Path
 	t.TEPs, t.PathPolicies = PathSelection(e, pathPolicies)
 	t.PathPolicyOf = pathPolicyNumbers(e, pathPolicies)
 	problems = append(problems, pathProblems(e, v)...)
+	problems = append(problems, routeProblems(routing.All())...)
 	t.Coalescer = fib.Coalescer(v.GRODevice)
 	t.ChecksumDevices, more = desiredChecksumDevices(e, v)
 	problems = append(problems, more...)

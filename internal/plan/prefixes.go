@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -21,8 +20,9 @@ var Sources = []overlay.RouteSource{
 }
 
 // Prefixes are what the router r of e may tell others, by source; each sorted, without what
-// it learned itself. The network of an uplink that is down is none.
-func Prefixes(e overlay.Edge, v host.State, r overlay.Router, owned []OwnedAddress) map[overlay.RouteSource][]netip.Prefix {
+// it learned itself. What leads nowhere now is none of them: networks of uplinks and segments by which no packet
+// leaves, and static routes without a next hop in use. A loopback is the edge's own, and always there.
+func Prefixes(e overlay.Edge, out Outages, r overlay.Router, owned []OwnedAddress) map[overlay.RouteSource][]netip.Prefix {
 	all := make(map[overlay.RouteSource][]netip.Prefix)
 	add := func(source overlay.RouteSource, p netip.Prefix) {
 		if !p.Addr().IsLinkLocalUnicast() {
@@ -30,22 +30,22 @@ func Prefixes(e overlay.Edge, v host.State, r overlay.Router, owned []OwnedAddre
 		}
 	}
 	for _, s := range e.Segments {
-		if s.Gateway == nil || s.Gateway.Router != r.Name {
+		if s.Gateway == nil || s.Gateway.Router != r.Name || out.Segments[s.Name] != "" {
 			continue
 		}
 		for _, a := range s.Gateway.Addresses {
 			add(overlay.SourceConnected, a)
 		}
 	}
-	for _, route := range r.Routes {
-		add(overlay.SourceStatic, route.Prefix)
+	for _, p := range staticPrefixes(e, out, r) {
+		add(overlay.SourceStatic, p)
 	}
 	for _, a := range r.Loopbacks {
 		add(overlay.SourceLoopback, only(a))
 	}
 	for _, u := range r.Uplinks {
 		for _, a := range u.Addresses {
-			if v.Links[u.Interface].Up {
+			if out.Segments[u.Name] == "" {
 				add(overlay.SourceUplink, a)
 			}
 		}
@@ -60,6 +60,17 @@ func Prefixes(e overlay.Edge, v host.State, r overlay.Router, owned []OwnedAddre
 		all[source] = slices.Compact(list)
 	}
 	return all
+}
+
+// staticPrefixes are those of the static routes of r that count.
+func staticPrefixes(e overlay.Edge, out Outages, r overlay.Router) (list []netip.Prefix) {
+	t := newRouting(e, r)
+	for _, own := range t.own {
+		if _, ok := t.living(own, out); ok && own.Origin == Static {
+			list = append(list, own.Prefix)
+		}
+	}
+	return list
 }
 
 // only is the prefix of one address.

@@ -25,7 +25,18 @@ type Route struct {
 	fib.Route
 	Origin Origin
 	From   string // of a leaked route, the other router
+	// Down are next hops that are out of use.
+	Down []DownHop
 }
+
+// DownHop is a next hop that is out of use, and why.
+type DownHop struct {
+	fib.Hop
+	Why string
+}
+
+// Counts reports whether packets go by the route, which has a next hop unless it is none of Unicast.
+func (r Route) Counts() bool { return r.Kind != overlay.Unicast || len(r.Hops) > 0 }
 
 // Table is a router with all its routes.
 type Table struct {
@@ -102,12 +113,14 @@ func segmentOf(connected []network, addr netip.Addr) (segment string) {
 	return segment
 }
 
-// desired leaves next hops out whose remotes are dead, where there are others.
-func (all *Routing) desired(dead map[netip.Addr]bool) (routers []fib.Router) {
+// desired are the routes that count.
+func (all *Routing) desired() (routers []fib.Router) {
 	for i, t := range all.All() {
 		r := fib.Router{Name: t.Router, Loopbacks: all.routers[i].Loopbacks}
 		for _, route := range t.Routes {
-			r.Routes = append(r.Routes, route.Living(dead))
+			if route.Counts() {
+				r.Routes = append(r.Routes, route.Route)
+			}
 		}
 		routers = append(routers, r)
 	}

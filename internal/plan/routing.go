@@ -15,6 +15,7 @@ import (
 type Routing struct {
 	routers []overlay.Router
 	tables  map[string]*routing
+	outages Outages
 }
 
 // routing is that of one router.
@@ -27,18 +28,12 @@ type routing struct {
 	list      []overlay.Route // learned, sorted; nil: to be made
 }
 
-// NewRouting is that of e, with what its routers learned by now.
+// NewRouting is that of e, with what its routers learned by now, and no outages.
 func NewRouting(e overlay.Edge, known rib.Routes) *Routing {
 	all := &Routing{routers: e.Routers, tables: make(map[string]*routing, len(e.Routers))}
 	for _, r := range e.Routers {
-		learned := known[r.Name]
-		t := &routing{
-			router: r, connected: networks(e, r), ownAt: make(map[netip.Prefix]int), learned: make(map[netip.Prefix]overlay.Route, len(learned)),
-		}
-		t.own = ownRoutes(r, t.connected)
-		for i, route := range t.own {
-			t.ownAt[route.Prefix] = i
-		}
+		learned, t := known[r.Name], newRouting(e, r)
+		t.learned = make(map[netip.Prefix]overlay.Route, len(learned))
 		for _, route := range learned {
 			t.learned[route.Prefix] = route
 		}
@@ -48,6 +43,16 @@ func NewRouting(e overlay.Edge, known rib.Routes) *Routing {
 		all.tables[r.Name] = t
 	}
 	return all
+}
+
+// newRouting has the routes of r that are its own.
+func newRouting(e overlay.Edge, r overlay.Router) *routing {
+	t := &routing{router: r, connected: networks(e, r), ownAt: make(map[netip.Prefix]int)}
+	t.own = ownRoutes(r, t.connected)
+	for i, route := range t.own {
+		t.ownAt[route.Prefix] = i
+	}
+	return t
 }
 
 // Learn takes routes over, of which those without next hops go, and says where something may
@@ -80,7 +85,7 @@ func (all *Routing) Forget() {
 
 // Snapshot is a copy that no longer changes.
 func (all *Routing) Snapshot() *Routing {
-	c := &Routing{routers: all.routers, tables: make(map[string]*routing, len(all.tables))}
+	c := &Routing{routers: all.routers, tables: make(map[string]*routing, len(all.tables)), outages: all.outages}
 	for name, t := range all.tables {
 		own := *t
 		own.learned = maps.Clone(t.learned)
@@ -129,69 +134,122 @@ func (all *Routing) concerned(list []rib.Place, seen map[rib.Place]bool, router 
 	return list
 }
 
-// SharedBy are the places of routes that lead by one of the remotes, and have other next
-// hops.
-func (all *Routing) SharedBy(remotes map[netip.Addr]bool) (list []rib.Place) {
-	seen := make(map[rib.Place]bool)
-	shared := func(via []overlay.NextHop) bool {
-		return len(via) > 1 && slices.ContainsFunc(via, func(n overlay.NextHop) bool { return remotes[n.Remote] })
+// SetOutages says what carries nothing now, and where that changes a route.
+func (all *Routing) SetOutages(out Outages) (changed []rib.Place) {
+	was := all.outages
+	all.outages = out
+	if was.Equal(out) {
+		return nil
 	}
+	differs := func(hop fib.Hop) bool { return was.ofHop(hop) != out.ofHop(hop) || was.isHeld(hop) != out.isHeld(hop) }
+	seen := make(map[rib.Place]bool)
 	for _, r := range all.routers {
 		t := all.tables[r.Name]
-		for _, static := range r.Routes {
-			if shared(static.Via) {
-				list = all.concerned(list, seen, r.Name, static.Prefix)
+		for _, own := range t.own {
+			if slices.ContainsFunc(own.Hops, differs) {
+				changed = all.concerned(changed, seen, r.Name, own.Prefix)
 			}
 		}
 		for prefix, route := range t.learned {
-			if shared(route.Via) {
-				list = all.concerned(list, seen, r.Name, prefix)
+			if slices.ContainsFunc(resolve(t.router, t.connected, route).Hops, func(hop fib.Hop) bool {
+				// A learned route whose remotes are all dead stays as it is.
+				return differs(hop) && (len(route.Via) > 1 || !hop.Remote.IsValid())
+			}) {
+				changed = all.concerned(changed, seen, r.Name, prefix)
 			}
 		}
 	}
-	return list
+	return changed
 }
 
-// At is the route that counts.
+// Outages are those that were set last.
+func (all *Routing) Outages() Outages { return all.outages }
+
+// At is the route that counts. Where there is none, Down says why, if a route is out of use.
 func (all *Routing) At(at rib.Place) (Route, bool) {
 	t := all.tables[at.Router]
 	if t == nil {
 		return Route{}, false
 	}
-	if route, ok := t.at(at.Prefix); ok {
-		return route, true
+	own, ok := t.at(at.Prefix, all.outages)
+	if ok {
+		return own, true
 	}
 	for _, leak := range t.router.Leaks {
 		from := all.tables[leak.From]
 		if from == nil || !within(at.Prefix, leak.Prefixes) {
 			continue
 		}
-		if route, ok := from.at(at.Prefix); ok {
+		if route, ok := from.at(at.Prefix, all.outages); ok {
 			route.Origin, route.From = Leaked, leak.From
 			return route, true
 		}
 	}
-	return Route{}, false
+	return own, false
 }
 
 // at is that of t itself.
-func (t *routing) at(prefix netip.Prefix) (Route, bool) {
-	if i, ok := t.ownAt[prefix]; ok {
-		return t.own[i], true
+func (t *routing) at(prefix netip.Prefix, out Outages) (route Route, ok bool) {
+	if i, owns := t.ownAt[prefix]; owns {
+		if route, ok = t.living(t.own[i], out); ok {
+			return route, true
+		}
 	}
-	learned, ok := t.learned[prefix]
-	if !ok {
-		return Route{}, false
+	if learned, knows := t.learned[prefix]; knows {
+		if other, lives := t.resolved(learned, out); lives || route.Kind == "" {
+			return other, lives
+		}
 	}
-	return t.resolved(learned)
+	return route, false
+}
+
+// living is the route with the next hops by which packets get on; the others are Down. A learned route whose
+// remotes are all dead keeps them: its advertiser has the last word. Nobody else is asked for the hosts of a segment, so
+// that its network stays.
+func (t *routing) living(r Route, out Outages) (Route, bool) {
+	if r.Kind != overlay.Unicast || len(out.Remotes)+len(out.Segments) == 0 {
+		return r, r.Counts()
+	}
+	hops := r.Hops
+	r.Hops = nil
+	for _, hop := range hops {
+		why := out.ofHop(hop)
+		if r.Origin == Connected && !t.isUplink(hop.Segment) {
+			why = ""
+		}
+		if why == "" {
+			r.Hops = append(r.Hops, hop)
+		} else {
+			r.Down = append(r.Down, DownHop{hop, why})
+		}
+	}
+	if len(r.Hops) == 0 {
+		r.lastResort(out)
+	}
+	return r, len(r.Hops) > 0
+}
+
+// lastResort takes remotes back that are better than none.
+func (r *Route) lastResort(out Outages) {
+	r.Down = slices.DeleteFunc(r.Down, func(down DownHop) bool {
+		back := down.Remote.IsValid() && (r.Learned || out.isHeld(down.Hop))
+		if back {
+			r.Hops = append(r.Hops, down.Hop)
+		}
+		return back
+	})
+}
+
+func (t *routing) isUplink(segment string) bool {
+	return slices.ContainsFunc(t.router.Uplinks, func(u overlay.Uplink) bool { return u.Name == segment })
 }
 
 // resolved is a learned route with the next hops that there are.
-func (t *routing) resolved(learned overlay.Route) (Route, bool) {
+func (t *routing) resolved(learned overlay.Route, out Outages) (Route, bool) {
 	route := Route{Origin: Learned, Route: resolve(t.router, t.connected, learned)}
 	route.Learned = true
 	route.Hops = slices.DeleteFunc(route.Hops, func(hop fib.Hop) bool { return !t.reaches(hop) })
-	return route, len(route.Hops) > 0
+	return t.living(route, out)
 }
 
 // reaches leaves out what the tables have no place for: remotes that come with the next
@@ -203,20 +261,20 @@ func (t *routing) reaches(hop fib.Hop) bool {
 	return hop.Segment != ""
 }
 
-// All are the tables, in the configuration's order.
+// All are the tables, in the configuration's order. Routes without next hops that live are among them, and do not count.
 func (all *Routing) All() []Table {
 	tables := make([]Table, 0, len(all.routers))
 	for _, r := range all.routers {
 		t := all.tables[r.Name]
-		table := Table{Router: r.Name, Routes: t.routes()}
+		table := Table{Router: r.Name, Routes: t.routes(all.outages)}
 		known := table.prefixes(len(r.Leaks) > 0)
 		for _, leak := range r.Leaks {
 			from := all.tables[leak.From]
 			if from == nil {
 				continue
 			}
-			for _, route := range from.routes() {
-				if known[route.Prefix] || !within(route.Prefix, leak.Prefixes) {
+			for _, route := range from.routes(all.outages) {
+				if known[route.Prefix] || !route.Counts() || !within(route.Prefix, leak.Prefixes) {
 					continue
 				}
 				known[route.Prefix] = true
@@ -229,46 +287,46 @@ func (all *Routing) All() []Table {
 	return tables
 }
 
-// prefixes are those with a route, where that is needed.
+// prefixes are those with a route that counts, where that is needed.
 func (t Table) prefixes(needed bool) map[netip.Prefix]bool {
 	if !needed {
 		return nil
 	}
 	known := make(map[netip.Prefix]bool, len(t.Routes))
 	for _, route := range t.Routes {
-		known[route.Prefix] = true
+		known[route.Prefix] = known[route.Prefix] || route.Counts()
 	}
 	return known
 }
 
 // routes are those of t itself: connected, static, then learned ones.
-func (t *routing) routes() []Route {
-	routes := append(make([]Route, 0, len(t.own)+len(t.learned)), t.own...)
+func (t *routing) routes(out Outages) []Route {
+	routes := make([]Route, 0, len(t.own)+len(t.learned))
+	hides := make(map[netip.Prefix]bool, len(t.own))
+	for _, own := range t.own {
+		route, ok := t.living(own, out)
+		routes, hides[own.Prefix] = append(routes, route), ok
+	}
 	for _, learned := range t.sorted() {
-		if _, hidden := t.ownAt[learned.Prefix]; hidden {
+		if hides[learned.Prefix] {
 			continue
 		}
-		if route, ok := t.resolved(learned); ok {
+		if route, ok := t.resolved(learned, out); ok || len(route.Down) > 0 {
 			routes = append(routes, route)
 		}
 	}
 	return routes
 }
 
-// Living is the route without next hops whose remotes are dead, unless no other is left.
-func (r Route) Living(dead map[netip.Addr]bool) fib.Route {
-	living := slices.DeleteFunc(slices.Clone(r.Hops), func(hop fib.Hop) bool { return dead[hop.Remote] })
-	if len(living) > 0 {
-		r.Hops = living
-	}
-	return r.Route
-}
-
 // Rewritten is what the data path should hold at these places by now; a route without a kind
 // is gone.
-func (all *Routing) Rewritten(places []rib.Place, dead map[netip.Addr]bool) (routers []fib.Router) {
-	index := make(map[string]int)
+func (all *Routing) Rewritten(places []rib.Place) (routers []fib.Router) {
+	index, done := make(map[string]int), make(map[rib.Place]bool, len(places))
 	for _, at := range places {
+		if done[at] {
+			continue
+		}
+		done[at] = true
 		i, ok := index[at.Router]
 		if !ok {
 			i = len(routers)
@@ -276,25 +334,9 @@ func (all *Routing) Rewritten(places []rib.Place, dead map[netip.Addr]bool) (rou
 		}
 		rewritten := fib.Route{Prefix: at.Prefix}
 		if route, ok := all.At(at); ok {
-			rewritten = route.Living(dead)
+			rewritten = route.Route
 		}
 		routers[i].Routes = append(routers[i].Routes, rewritten)
 	}
 	return routers
-}
-
-// DeadRemotes are those all of whose paths are out of use, by their first addresses.
-func DeadRemotes(t PathPolicies) map[netip.Addr]bool {
-	dead := make(map[netip.Addr]bool)
-	for _, p := range t.Paths {
-		if _, known := dead[p.Edge]; !known || p.Down == "" {
-			dead[p.Edge] = p.Down != ""
-		}
-	}
-	for remote, is := range dead {
-		if !is {
-			delete(dead, remote)
-		}
-	}
-	return dead
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -109,28 +110,31 @@ func TestRoutesLeaveDeadRemotesOut(t *testing.T) {
 	all := NewRouting(learned(), nil)
 	both := []overlay.NextHop{{Remote: near, MAC: nearMAC}, {Remote: distant, MAC: distantMAC}}
 	all.Learn([]rib.LearnedRoute{learn("10.7.0.0/16", both...), learn("10.6.0.0/16", both[0])})
-	dead := map[netip.Addr]bool{near: true}
+	changed := all.SetOutages(Outages{Remotes: map[netip.Addr]bool{near: false}})
 	var places []string
-	for _, p := range all.SharedBy(dead) {
+	for _, p := range changed {
 		places = append(places, p.Router+" "+p.Prefix.String())
 	}
 	slices.Sort(places)
 	if want := []string{"other 10.7.0.0/16", "other 10.9.0.0/16", "tenant 10.7.0.0/16", "tenant 10.9.0.0/16"}; !slices.Equal(places, want) {
-		t.Errorf("shared at %q, want %q", places, want)
+		t.Errorf("changed at %q, want %q", places, want)
 	}
-	for _, router := range all.Rewritten(all.SharedBy(dead), dead) {
+	for _, router := range all.Rewritten(append(changed, changed...)) {
+		if len(router.Routes) != 2 {
+			t.Errorf("%s has %v", router.Name, router.Routes)
+		}
 		for _, r := range router.Routes {
 			if len(r.Hops) != 1 || r.Hops[0].Remote != distant {
 				t.Errorf("%s %s leads by %v", router.Name, r.Prefix, r.Hops)
 			}
 		}
 	}
-	alone := all.Rewritten([]rib.Place{{Router: "tenant", Prefix: netip.MustParsePrefix("10.6.0.0/16")}, {Router: "tenant", Prefix: netip.MustParsePrefix("10.5.0.0/16")}}, dead)
+	alone := all.Rewritten([]rib.Place{{Router: "tenant", Prefix: netip.MustParsePrefix("10.6.0.0/16")}, {Router: "tenant", Prefix: netip.MustParsePrefix("10.5.0.0/16")}})
 	if r := alone[0].Routes; len(r) != 2 || len(r[0].Hops) != 1 || r[0].Hops[0].Remote != near || r[1].Kind != "" {
 		t.Errorf("a route without another next hop, and none: %v", r)
 	}
 	pathPolicies := PathPolicies{Paths: []TunnelPath{{Edge: near, Down: "silence"}, {Edge: near, Down: "silence"}, {Edge: distant, Down: "silence"}, {Edge: distant}}}
-	if got := DeadRemotes(pathPolicies); len(got) != 1 || !got[near] {
+	if got := OutagesOf(learned(), host.State{}, pathPolicies).Remotes; !maps.Equal(got, map[netip.Addr]bool{near: false}) {
 		t.Errorf("dead %v", got)
 	}
 	tables, _ := Desired(learned(), host.State{}, pathPolicies)
@@ -147,13 +151,9 @@ func TestPrefixes(t *testing.T) {
 	e.Segments[0].Gateway.Addresses = append(e.Segments[0].Gateway.Addresses, netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.1.0.253/24"))
 	e.Routers[0].Loopbacks = []netip.Addr{netip.MustParseAddr("10.255.0.1")}
 	owned := []OwnedAddress{{"wan", netip.MustParseAddr("203.0.113.7")}, {"elsewhere", netip.MustParseAddr("203.0.113.8")}}
-	up := host.State{Links: map[string]host.Link{"eth1": {Up: true}}}
-	got := fmt.Sprint(Prefixes(e, up, e.Routers[0], owned))
+	got := fmt.Sprint(Prefixes(e, Outages{}, e.Routers[0], owned))
 	if want := "map[connected:[10.1.0.0/24] egress:[203.0.113.7/32] loopback:[10.255.0.1/32] static:[10.9.0.0/16] uplink:[198.51.100.0/24]]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-	if got := Prefixes(e, host.State{}, e.Routers[0], nil)[overlay.SourceUplink]; len(got) > 0 {
-		t.Errorf("the network of an uplink that is down is told: %v", got)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 type Selection struct {
 	Paths    PathPlan
 	Gateways gateway.Decision
+	Outages  plan.Outages
 	Routing  *plan.Routing // who plans by it reads it
 }
 
@@ -65,13 +66,18 @@ func (w *Writer) Plan(c Change) (*Planned, error) {
 	}
 	p.Learned = routing.Learned()
 	p.selection.Routing = plan.NewRouting(c.Edge, p.Learned)
+	p.selection.Routing.SetOutages(p.selection.Outages)
 	p.Tables, p.Problems = c.Plan(p.selection)
 	return p, nil
 }
 
 // selected is what is selected for c now, but for routes.
 func (w *Writer) selected(c Change) Selection {
-	return Selection{Paths: w.planPaths(c.Snapshot, w.view.paths), Gateways: w.role.Evaluate(w.facts(c.Snapshot), time.Now())}
+	paths := w.planPaths(c.Snapshot, w.view.paths)
+	return Selection{
+		Paths: paths, Gateways: w.role.Evaluate(w.facts(c.Snapshot), time.Now()),
+		Outages: plan.OutagesOf(c.Edge, w.hostOf(c.Snapshot), paths.PathPolicies),
+	}
 }
 
 // Apply writes what was planned. What is urgent is done meanwhile.
@@ -122,20 +128,19 @@ func (w *Writer) take(p *Planned, t fib.Tables) fib.Tables {
 	if w.replaced {
 		again, next.Routing = true, plan.NewRouting(p.Edge, w.view.routing.Learned())
 	}
-	places := next.Routing.Learn(w.since)
+	places := append(next.Routing.Learn(w.since), next.Routing.SetOutages(next.Outages)...)
 	w.planning, w.replaced, w.since = false, false, nil
 	maps.DeleteFunc(w.lost, func(_ int, n uint64) bool { return n <= p.Losses })
 	w.liveness.SetService(next.Gateways.Service())
-	dead := plan.DeadRemotes(next.Paths.PathPolicies)
 	switch {
 	case again || !reflect.DeepEqual(next.Paths.PathPolicies, p.selection.Paths.PathPolicies) || !next.Gateways.Same(p.selection.Gateways):
 		t, p.Problems = p.Plan(next)
 	case len(places) > 0:
-		t.Routers = withRoutes(t.Routers, next.Routing.Rewritten(places, dead))
+		t.Routers = withRoutes(t.Routers, next.Routing.Rewritten(places))
 	}
 	p.Tables, p.selection = t, next
 	w.view = view{
-		dp: p.DataPath, Snapshot: p.Snapshot, paths: next.Paths, routing: next.Routing, dead: dead, reach: plan.Reach(p.Edge),
+		dp: p.DataPath, Snapshot: p.Snapshot, paths: next.Paths, routing: next.Routing, reach: plan.Reach(p.Edge),
 	}
 	w.role.Rewrite() // what is selected from now on is written, also when it is what was in force before
 	w.publish()

@@ -62,11 +62,11 @@ func (w *Writer) PutRoutes(list []rib.LearnedRoute) (later []rib.Place, err erro
 		w.note(list)
 		places := v.routing.Learn(list)
 		if v.dp != nil && len(places) > 0 {
-			err = v.dp.Routes.PutRoutes(v.routing.Rewritten(places, v.dead))
+			err = v.dp.Routes.PutRoutes(v.routing.Rewritten(places))
 		}
 		for _, route := range list {
 			at := rib.Place{Router: route.Router, Prefix: route.Prefix}
-			if inForce, _ := v.routing.At(at); v.dp == nil || len(inForce.Hops) < len(route.Via) {
+			if inForce, _ := v.routing.At(at); v.dp == nil || len(inForce.Hops)+len(inForce.Down) < len(route.Via) {
 				later = append(later, at)
 			}
 		}

@@ -3,7 +3,6 @@ package writer
 import (
 	"errors"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 	"time"
@@ -18,7 +17,7 @@ import (
 // Steered is what came of steering.
 type Steered struct {
 	Came     gateway.Announcement
-	Moved    bool              // this edge answers for other addresses than before
+	Moved    bool              // this edge answers for other addresses than before, or other next hops are out of use
 	Changed  bool              // packets take other paths or gateways than before
 	Was, Now []problem.Problem // of paths and gateways
 	Err      error
@@ -42,16 +41,17 @@ func (w *Writer) steer() (s Steered) {
 	owned := w.role.Owned()
 	came, err := w.role.Move(w.facts(v.Snapshot), steering{w}, time.Now()) // first: of these more depends than of paths
 	next := w.planPaths(v.Snapshot, v.paths)
-	err = errors.Join(err, v.reroute(next.PathPolicies))
+	outages := v.routing.Outages()
+	err = errors.Join(err, v.reroute(plan.OutagesOf(v.Edge, w.hostOf(v.Snapshot), next.PathPolicies)))
 	before := v.paths.PathPolicies
 	steered := v.dp.Paths.Steer(plan.PathSelection(v.Edge, next.PathPolicies))
 	if steered == nil {
 		v.paths = next
-		w.publish()
 	}
+	w.publish()
 	s.Came, s.Err = came, errors.Join(err, steered, w.steerOutgoing())
 	w.failed = s.Err != nil
-	s.Now, s.Moved = slices.Concat(v.paths.Problems, w.role.Problems()), !maps.Equal(owned, w.role.Owned())
+	s.Now, s.Moved = slices.Concat(v.paths.Problems, w.role.Problems()), !maps.Equal(owned, w.role.Owned()) || !outages.Equal(v.routing.Outages())
 	s.Changed = steered == nil && (s.Moved || !reflect.DeepEqual(next.PathPolicies, before))
 	return s
 }
@@ -75,23 +75,16 @@ func (s steering) SetService(service bfd.Service) { s.w.liveness.SetService(serv
 // SteerEgress has the tables obey.
 func (s steering) SteerEgress(list []fib.Egress) error { return s.w.view.dp.Egress.SteerEgress(list) }
 
-// reroute has routes by remotes that died lead by their other next hops, and back.
-func (v *view) reroute(pathPolicies plan.PathPolicies) error {
-	dead, changed := plan.DeadRemotes(pathPolicies), make(map[netip.Addr]bool)
-	if maps.Equal(dead, v.dead) {
+// reroute has routes leave next hops that are out of use, and return to those that are back.
+func (v *view) reroute(out plan.Outages) error {
+	was := v.routing.Outages()
+	places := v.routing.SetOutages(out)
+	if len(places) == 0 {
 		return nil
 	}
-	for remote := range dead {
-		changed[remote] = !v.dead[remote]
+	if err := v.dp.Routes.PutRoutes(v.routing.Rewritten(places)); err != nil {
+		v.routing.SetOutages(was) // the next time tries again
+		return err
 	}
-	for remote := range v.dead {
-		changed[remote] = !dead[remote]
-	}
-	if places := v.routing.SharedBy(changed); len(places) > 0 {
-		if err := v.dp.Routes.PutRoutes(v.routing.Rewritten(places, dead)); err != nil {
-			return err
-		}
-	}
-	v.dead = dead
 	return nil
 }

@@ -50,7 +50,6 @@ type view struct {
 	Snapshot
 	paths   PathPlan
 	routing *plan.Routing // of the snapshot, and what was learned since
-	dead    map[netip.Addr]bool
 	reach   map[string]map[netip.Addr]bool
 }
 
@@ -80,7 +79,8 @@ type Writer struct {
 // Published is what others may read. It is replaced, never changed.
 type Published struct {
 	Snapshot
-	Paths PathPlan
+	Paths   PathPlan
+	Outages plan.Outages
 }
 
 // New makes the writer of an edge that has no tables yet.
@@ -98,7 +98,9 @@ func (w *Writer) Run(ctx context.Context, report func(error)) { w.queue.Run(ctx,
 // Urgent has do done by the goroutine before what is not urgent, and waits for it.
 func (w *Writer) Urgent(do func()) { w.queue.Urgent(do) }
 
-func (w *Writer) publish() { w.published.Store(&Published{w.view.Snapshot, w.view.paths}) }
+func (w *Writer) publish() {
+	w.published.Store(&Published{w.view.Snapshot, w.view.paths, w.view.routing.Outages()})
+}
 
 // InForce is what the tables rest on, and which paths are used.
 func (w *Writer) InForce() *Published { return w.published.Load() }

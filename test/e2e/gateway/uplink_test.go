@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,7 @@ func TestUplinkECMP(t *testing.T) {
 		return nil
 	})
 	n.NoProblems("edge1")
+	uplinksLost(n, out, to)
 	n.Transfers(len(harness.Content), to, harness.Direction{Name: "outside to red1", From: out, To: red.Host, Addr: red.Addr(4)})
 	n.Rewrite("edge1", ", {address: 192.168.7.1}", "")
 	n.Fact("one next hop is left", func() error {
@@ -169,7 +171,52 @@ func TestUplinkECMP(t *testing.T) {
 		}
 		return err
 	})
-	n.NoDrops("no-neighbour", "no-member") // red1 is alone
+	n.NoDrops("no-neighbour", "no-member", "no-route") // red1 is alone
+}
+
+// uplinksLost takes the carrier of the uplinks away, one after the other: flows leave the one, then their sender is told that
+// there is no way. When both are back both are used.
+func uplinksLost(n *harness.Hub, out *topo.Host, to harness.Direction) {
+	n.T.Helper()
+	link := func(name, state string) {
+		_, err := out.Output(n.Ctx, "ip", "link", "set", name, state)
+		n.Must(err)
+	}
+	link("lan1", "down")
+	n.Fact("the next hop by lte is out of use", func() error { return hopStates(n.Network, "edge1", "wan resolved", "lte down") })
+	n.Once("32 flows are answered without it", func() error { return echoFlows(to, 32) })
+	link("lan0", "down")
+	n.Fact("no next hop is left", func() error { return hopStates(n.Network, "edge1", "wan down", "lte down") })
+	n.Once("the sender is told", func() error {
+		return harness.PingFails(n.Network, to.From, to.Addr, harness.GatewayAddr(0, 4), "Destination Net Unreachable")
+	})
+	link("lan1", "up")
+	link("lan0", "up")
+	n.Must(out.AddRoute("lan0", netip.MustParsePrefix("10.0.0.0/8"), netip.MustParseAddr("198.51.100.2"))) // went with the link
+	n.Fact("both are back", func() error {
+		if err := echoFlows(to, 8); err != nil {
+			return err
+		}
+		return hopStates(n.Network, "edge1", "wan resolved", "lte resolved")
+	})
+	n.NoProblems("edge1")
+}
+
+// hopStates compares the next hops of the default route.
+func hopStates(n *harness.Network, host string, want ...string) error {
+	routes, err := n.Ask(host).Routes(n.Ctx, netip.Addr{})
+	var got []string
+	for _, r := range routes {
+		for _, h := range r.Hops {
+			if r.Prefix.Bits() == 0 && r.Prefix.Addr().Is4() {
+				got = append(got, h.Segment+" "+h.State)
+			}
+		}
+	}
+	if err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("next hops %q", got)
+	}
+	return err
 }
 
 // echoFlows sends a datagram on each of so many flows, which is answered.
