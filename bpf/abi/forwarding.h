@@ -43,7 +43,7 @@ enum __attribute__((packed)) vport_flags {
 	VPORT_GUARD_ADDRS = 16,	  /* port: source IP addresses are restricted */
 	VPORT_GSO = 32,		  /* port: the interface accepts large TCP segments */
 	VPORT_TRANSIT = 64,	  /* XDP programs may redirect to the interface */
-	VPORT_DOWN = 128,	  /* TEP: cached decisions for it are invalid */
+	VPORT_DOWN = 128,	  /* cached decisions for it are invalid; port: its link is down */
 	VPORT_MULTIPATH = 256,	  /* TEP: represents a remote with several paths */
 	VPORT_FIREWALL = 512,	  /* port: the firewall filters it */
 	VPORT_RA = 1024,	  /* port: a router is there */

@@ -2,7 +2,7 @@
 /*
  * flow_cache: the cache of decisions. A decision is valid while the generations that it
  * depends on have not changed (cache/generation.h), and for at most revalidate_ns. Taking it
- * again also refreshes the source's FDB entry. A decision for a path that is down is invalid.
+ * again also refreshes the source's FDB entry. A decision for a path or port that is down is invalid.
  *
  * in:    p->key, p->now_ns
  * out:   a decision, or none

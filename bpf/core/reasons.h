@@ -80,7 +80,8 @@
 	X(NAT_FRAGMENT, "NAT: fragment whose first one was not translated")                     \
 	X(NAT_UNSUPPORTED, "NAT: packet that cannot be translated")                             \
 	X(HIDDEN_PROTOCOL, "IP, ARP or a VLAN tag hidden behind LLC/SNAP or TPID 0x9100")       \
-	X(OUTER_CHECKSUM, "outer UDP checksum that is not zero, and wrong (RFC 8926 3.3)")
+	X(OUTER_CHECKSUM, "outer UDP checksum that is not zero, and wrong (RFC 8926 3.3)")      \
+	X(PORT_DOWN, "interface of the port or uplink is down")
 
 /* X(NAME, "why each packet of the flow takes the slow path"); the last three are the firewall's */
 #define SLOWS(X)                                                      \

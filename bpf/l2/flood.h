@@ -102,6 +102,8 @@ static long flood_member(__u64 index, struct flood *fl)
 	to = vport_get(id);
 	if (!to || to->kind == VPORT_NONE || to->flags & VPORT_LOOP)
 		return 0;
+	if (to->kind == VPORT_PORT && to->flags & VPORT_DOWN)
+		return 0;
 	ifindex = to->ifindex;
 	if (to->kind == VPORT_TEP) {
 		if (fl->from_tunnel) /* split horizon: the sender replicates to every remote itself */

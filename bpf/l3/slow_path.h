@@ -5,7 +5,7 @@
  * in:    p as parsed
  * out:   p->decision, p->in, p->segment (0: the packet belongs to the host)
  * maps:  those of the stages
- * stops: NEW_FLOW_LIMIT, and those of the stages
+ * stops: NEW_FLOW_LIMIT, PORT_DOWN, and those of the stages
  */
 #pragma once
 
@@ -78,6 +78,17 @@ static __always_inline int dispatch(CTX *ctx, struct pkt *p, struct segment *seg
 	return seg->flags & SEGMENT_L3 ? REASON_NOT_ROUTED : bridge(p, seg, d);
 }
 
+/*
+ * A port whose link is down gets nothing, since the kernel would drop it silently. Cached decisions
+ * for it are invalid, so that packets are counted here.
+ */
+static __always_inline bool is_port_down(const struct decision *d)
+{
+	struct vport *out = d->action == ACTION_PORT ? vport_get(d->out) : NULL;
+
+	return out && out->flags & VPORT_DOWN;
+}
+
 /* Takes the decision: fills p->decision and changes nothing else. */
 static __always_inline int decide(CTX *ctx, struct pkt *p)
 {
@@ -109,6 +120,8 @@ static __always_inline int decide(CTX *ctx, struct pkt *p)
 	why = dispatch(ctx, p, seg, in, d);
 	if (!why && d->action == ACTION_FLOOD && in->flags & VPORT_LOOP)
 		why = REASON_LOOP;
+	if (!why && is_port_down(d))
+		why = REASON_PORT_DOWN;
 	if (why)
 		return why;
 	if (d->action == ACTION_TUNNEL) {

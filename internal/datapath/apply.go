@@ -374,6 +374,9 @@ func portVport(port fib.Port, segment uint32) bpfVport {
 	if port.Uplink {
 		vport.Flags |= bpfVportFlagsVPORT_UPLINK
 	}
+	if port.Down {
+		vport.Flags |= bpfVportFlagsVPORT_DOWN
+	}
 	if port.AllowRA {
 		vport.Flags |= bpfVportFlagsVPORT_RA
 	}

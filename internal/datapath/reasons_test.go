@@ -226,6 +226,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"no-policy":          "TestNoPolicy",
 		"non-ip":             "TestOtherThanIP",
 		"half-open-limit":    "TestHalfOpenLimit",
+		"port-down":          "TestPortsThatAreDown",
 		"mac-frozen":         "TestMACThatFlapsIsFrozen",
 		"loop":               "TestCutPort",
 		"storm-control":      "TestStormControl",

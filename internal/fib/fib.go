@@ -203,7 +203,9 @@ type Port struct {
 	// Segments allows large TCP segments: those cut on the way are put together again.
 	Segments bool
 	// Uplink leaves what is not for the segment's gateway to the host.
-	Uplink  bool
+	Uplink bool
+	// Down: its link is, and what would leave by it is dropped.
+	Down    bool
 	MTU     int // of the interface, an IP packet's size in bytes
 	Allowed *overlay.Allowed
 	Limits  overlay.Limits
@@ -219,7 +221,7 @@ type TEP struct {
 	Local   netip.Addr // this edge's end; unset: the first of Config.TEPs
 	Via     overlay.Via
 	Edge    netip.Addr // the remote edge's first address; unset: Addr
-	Ifindex int        // of the underlay interface; 0 when there is no route
+	Ifindex int        // of the underlay interface; 0 when there is no route, or its link is down
 	MTU     int        // of the path: an IP packet's size in bytes
 	SrcMAC  overlay.MAC
 	NextMAC overlay.MAC // zero while unresolved: the kernel's neighbour table is asked per packet

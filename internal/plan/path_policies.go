@@ -51,6 +51,7 @@ type TunnelPath struct {
 	Weight  int         // among the next hops of the route; 0 where it is the only one
 	Down    string      // why it is out of use, or ""
 	Held    bool        // it is out of use for its failures alone, and answers
+	NoLink  bool        // it is out of use as its link is down: what is sent there goes nowhere
 }
 
 // PathPolicy is how segments with the same TEPs choose among the paths.
@@ -173,7 +174,7 @@ func (f Facts) pathOf(pair overlay.Pair, remote netip.Addr, resolved bool) Tunne
 	p.Held = p.Down != "" && f.answers(pair) && f.answers(pair.Endpoints())
 	switch {
 	case !isUp(f, path):
-		p.Down, p.Held = fmt.Sprintf("interface %s is down", path.Interface), false
+		p.Down, p.Held, p.NoLink = fmt.Sprintf("interface %s is down", path.Interface), false, true
 	case resolved && path.NextMAC == overlay.MAC{}:
 		p.Down, p.Held = fmt.Sprintf("next hop %s on %s does not answer", path.Addr, path.Interface), false
 	}

@@ -75,7 +75,7 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []pr
 		taken[at] = a.Name
 		ports = append(ports, fib.Port{
 			Name: a.Name, Ifindex: link.Index, VLAN: a.VLAN, Segment: a.Segment, MTU: link.MTU, Peer: ByPeer(link),
-			Segments: link.Segments, Uplink: a.Router != "", Allowed: a.Allowed, Limits: a.Limits, AllowRA: a.AllowRA, DHCPServer: a.DHCPServer,
+			Segments: link.Segments, Uplink: a.Router != "", Down: !link.Up, Allowed: a.Allowed, Limits: a.Limits, AllowRA: a.AllowRA, DHCPServer: a.DHCPServer,
 		})
 	}
 	slices.SortFunc(ports, func(a, b fib.Port) int { return cmp.Compare(a.Name, b.Name) })

@@ -81,8 +81,12 @@ func PathSelection(e overlay.Edge, t PathPolicies) ([]fib.TEP, []fib.PathPolicy)
 	}
 	var teps []fib.TEP
 	for _, p := range t.Paths {
+		ifindex := p.Ifindex
+		if p.NoLink {
+			ifindex = 0
+		}
 		teps = append(teps, fib.TEP{
-			Addr: p.Remote, Local: p.Local, Via: p.Via, Edge: p.Edge, Ifindex: p.Ifindex, MTU: p.MTU, SrcMAC: p.SrcMAC, NextMAC: p.NextMAC,
+			Addr: p.Remote, Local: p.Local, Via: p.Via, Edge: p.Edge, Ifindex: ifindex, MTU: p.MTU, SrcMAC: p.SrcMAC, NextMAC: p.NextMAC,
 			// While all paths are dead nothing is gained by deciding each packet anew.
 			Down: p.Down != "" && !inUse[p.Pair],
 		})
