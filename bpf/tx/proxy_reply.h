@@ -171,12 +171,23 @@ static __always_inline int make_arp_request(CTX *ctx, struct pkt *p, const struc
 	return 0;
 }
 
+/* The link-local address that is made of a MAC address (RFC 4291 2.5.6 and appendix A). */
+static __always_inline void link_local_of(struct addr *a, const __u8 *mac)
+{
+	a->w[0] = bpf_htonl(0xfe800000);
+	a->w[1] = 0;
+	a->w[2] = bpf_htonl((__u32)(mac[0] ^ 2) << 24 | mac[1] << 16 | mac[2] << 8 | 0xff);
+	a->w[3] = bpf_htonl(0xfe000000 | mac[3] << 16 | mac[4] << 8 | mac[5]);
+}
+
 /* To the target's solicited-node multicast address (RFC 4291 2.7.1). */
 static __always_inline int make_nd_solicitation(CTX *ctx, struct pkt *p, const struct segment *seg)
 {
 	struct addr to = { .w = { bpf_htonl(0xff020000), 0, bpf_htonl(1) } };
 	struct addr target = p->nexthop, from = seg->gateway6;
 
+	if (addr_is_link_local(&target)) /* routers need not know a way to the global address */
+		link_local_of(&from, seg->gateway_mac);
 	to.w[3] = target.w[3] | bpf_htonl(0xff000000);
 	*(__u16 *)p->eth.dmac = bpf_htons(0x3333);
 	copy16(p->eth.dmac + 2, &to.w[3], 4);
