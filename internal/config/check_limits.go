@@ -154,7 +154,7 @@ func (u *usage) countRoutes(s *spec) {
 		for _, route := range r.Routes {
 			via := make(map[string]bool)
 			for _, hop := range route.Via {
-				via[fmt.Sprintf("%s %s %s", hop.Address, hop.Remote, hop.MAC)] = true
+				via[fmt.Sprintf("%s %s %s %s", hop.Address, hop.Uplink, hop.Remote, hop.MAC)] = true
 			}
 			if len(via) > 0 {
 				add(r.Name, slices.Collect(maps.Keys(via))...)

@@ -86,16 +86,17 @@ func (c routerChecker) nextHops(path string, r router, route route, networks []c
 	listed := unique[nextHop]{}
 	for j, h := range route.Via {
 		at := fmt.Sprintf("%s.via[%d]", path, j)
-		listed.add(c.file, nextHop{Address: h.Address, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
+		listed.add(c.file, nextHop{Address: h.Address, Uplink: h.Uplink, Remote: remoteRef{Addr: h.Remote.Addr}}, nextHop{}, at, "the next hop is already listed", "keep one")
 		_, address := c.file.seen[at+".address"]
 		_, remote := c.file.seen[at+".remote"]
 		_, mac := c.file.seen[at+".mac"]
+		conflict, hint := c.bothForms(at)
 		switch {
 		case c.file.failed[at]: // not to be read
-		case address && (remote || mac):
-			c.file.problem(at, "both address and remote or mac are given", "keep address for a router in a connected network, remote and mac for one behind l3")
+		case conflict != "":
+			c.file.problem(at, conflict, hint)
 		case address && h.Address.IsValid():
-			c.nextAddress(at+".address", r, route, h.Address.Addr, networks, known)
+			c.nextAddress(at, r, route, h, networks, known)
 		case address:
 		case !remote && !mac:
 			c.file.problem(at, "neither address nor remote is given", "add address for a router in a connected network, remote and mac for one behind l3")
@@ -109,20 +110,69 @@ func (c routerChecker) nextHops(path string, r router, route route, networks []c
 	}
 }
 
-func (c routerChecker) nextAddress(path string, r router, route route, addr netip.Addr, networks []connected, known bool) {
+// bothForms is what is wrong with a next hop of two forms, "" of others.
+func (c routerChecker) bothForms(at string) (conflict, hint string) {
+	_, address := c.file.seen[at+".address"]
+	_, uplink := c.file.seen[at+".uplink"]
+	_, remote := c.file.seen[at+".remote"]
+	_, mac := c.file.seen[at+".mac"]
+	switch {
+	case !remote && !mac:
+		return "", ""
+	case address:
+		return "both address and remote or mac are given", "keep address for a router in a connected network, remote and mac for one behind l3"
+	case uplink:
+		return "both uplink and remote or mac are given", "keep address and uplink for a router on the link of an uplink, remote and mac for one behind l3"
+	}
+	return "", ""
+}
+
+// nextAddress checks a next hop with an address.
+func (c routerChecker) nextAddress(at string, r router, route route, h nextHop, networks []connected, known bool) {
+	path, addr := at+".address", h.Address.Addr
 	if route.Prefix.IsValid() && route.Prefix.Addr().Is4() != addr.Is4() {
 		c.file.problem(path, fmt.Sprintf("%s is %s but the prefix %s is %s", addr, family(addr), route.Prefix, family(route.Prefix.Addr())),
 			"use a next hop of the same family")
 		return
 	}
-	connects := slices.ContainsFunc(networks, func(n connected) bool { return n.Contains(addr) })
 	own := slices.ContainsFunc(networks, func(n connected) bool { return n.Addr() == addr })
+	connects := slices.ContainsFunc(networks, func(n connected) bool { return n.Contains(addr) })
+	_, named := c.file.seen[at+".uplink"]
 	switch {
 	case own:
 		c.file.problem(path, fmt.Sprintf("%s is the router's own address", addr), "give the address of the next router")
+	case named:
+		c.nextUplink(at, r, h, networks)
+	case addr.Is6() && addr.IsLinkLocalUnicast():
+		if known && r.uplinkOf(h) == "" {
+			c.file.problem(path, fmt.Sprintf("%s is link-local, and router %q has not just one uplink with an IPv6 address", addr, r.Name),
+				"add the uplink that it is behind, as in {address: fe80::1, uplink: wan}")
+		}
 	case !connects && known:
 		c.file.problem(path, fmt.Sprintf("%s is in no network of router %q", addr, r.Name),
-			"a next hop is in the network of one of the router's gateways or uplinks: "+networkList(networks))
+			"a next hop is in the network of one of the router's gateways or uplinks: "+networkList(networks)+"; for one that is on the link all the same, name its uplink beside it")
+	}
+}
+
+// nextUplink checks the uplink that is named for a next hop.
+func (c routerChecker) nextUplink(at string, r router, h nextHop, networks []connected) {
+	i := slices.IndexFunc(r.Uplinks, func(u uplink) bool { return u.Name == h.Uplink })
+	if i < 0 {
+		names := each(r.Uplinks, func(u uplink) string { return string(u.Name) })
+		if h.Uplink != "" && !slices.Contains(names, "") {
+			c.file.problem(at+".uplink", fmt.Sprintf("router %q has no uplink %q", r.Name, h.Uplink), suggest(string(h.Uplink), names, "uplinks of the router"))
+		}
+		return
+	}
+	addr, addresses := h.Address.Addr, r.Uplinks[i].Addresses
+	if len(addresses) > 0 && !slices.ContainsFunc(addresses, func(p interfacePrefix) bool { return !p.IsValid() }) && !r.Uplinks[i].speaks(addr) {
+		c.file.problem(at+".uplink", fmt.Sprintf("uplink %q has no %s address to ask %s from", h.Uplink, family(addr), addr), "add one to its addresses")
+	}
+	for _, n := range networks {
+		if n.Contains(addr) && !strings.HasSuffix(n.owner, fmt.Sprintf(".uplinks[%d]", i)) {
+			c.file.problem(at+".uplink", fmt.Sprintf("%s is in %s, which is elsewhere (%s)", addr, n.Masked(), c.file.place(at, n.path)), "remove uplink, or correct the address")
+			return
+		}
 	}
 }
 

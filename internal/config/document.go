@@ -175,7 +175,8 @@ type route struct {
 }
 
 type nextHop struct {
-	Address hostAddress `json:"address,omitempty" jsonschema:"oneof_required=address" jsonschema_description:"router in a network of a gateway or uplink"`
+	Address hostAddress `json:"address,omitempty" jsonschema:"oneof_required=address" jsonschema_description:"router in a network of a gateway or uplink, or on the link of the uplink that is named"`
+	Uplink  objectName  `json:"uplink,omitempty" jsonschema_description:"uplink on whose link the address is, with address: for a link-local one, or one in no network of the router (onlink of ip-route)"`
 	Remote  remoteRef   `json:"remote,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"remote of the router's l3 segment, with mac"`
 	MAC     macAddress  `json:"mac,omitempty" jsonschema:"oneof_required=remote" jsonschema_description:"MAC address of the router at remote: spec.routers[].l3.mac in its configuration"`
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -167,7 +168,22 @@ func TestRouterErrors(t *testing.T) {
 			`12:51: spec.routers[0].routes[0].via: a route of type blackhole goes nowhere; remove via, or the type`,
 		}},
 		{"next hop elsewhere", route("{prefix: 10.1.0.0/16, via: [{address: 203.0.113.1}]}"), []string{
-			`12:45: spec.routers[0].routes[0].via[0].address: 203.0.113.1 is in no network of router "r"; a next hop is in the network of one of the router's gateways or uplinks: 10.0.0.0/24, fd00::/64, 198.51.100.0/24`,
+			`12:45: spec.routers[0].routes[0].via[0].address: 203.0.113.1 is in no network of router "r"; a next hop is in the network of one of the router's gateways or uplinks: 10.0.0.0/24, fd00::/64, 198.51.100.0/24; for one that is on the link all the same, name its uplink beside it`,
+		}},
+		{"next hop elsewhere than at its uplink", route("{prefix: 10.1.0.0/16, via: [{address: 10.0.0.1, uplink: wan}]}"), []string{
+			`12:63: spec.routers[0].routes[0].via[0].uplink: 10.0.0.1 is in 10.0.0.0/24, which is elsewhere (spec.segments[0].gateway.addresses[0], line 7); remove uplink, or correct the address`,
+		}},
+		{"no such uplink", route("{prefix: 10.1.0.0/16, via: [{address: 203.0.113.1, uplink: wam}]}"), []string{
+			`12:66: spec.routers[0].routes[0].via[0].uplink: router "r" has no uplink "wam"; did you mean "wan"?`,
+		}},
+		{"uplink without the family", route(`{prefix: "::/0", via: [{address: "fe80::1", uplink: wan}]}`), []string{
+			`12:59: spec.routers[0].routes[0].via[0].uplink: uplink "wan" has no IPv6 address to ask fe80::1 from; add one to its addresses`,
+		}},
+		{"link-local next hop without an uplink", route(`{prefix: "::/0", via: [{address: "fe80::1"}]}`), []string{
+			`12:40: spec.routers[0].routes[0].via[0].address: fe80::1 is link-local, and router "r" has not just one uplink with an IPv6 address; add the uplink that it is behind, as in {address: fe80::1, uplink: wan}`,
+		}},
+		{"uplink and remote", wan + l3 + "    routes: [{prefix: 10.1.0.0/16, via: [{uplink: wan, remote: 192.0.2.2, mac: \"02:00:00:00:00:02\"}]}]\n", []string{
+			`12:42: spec.routers[0].routes[0].via[0]: both uplink and remote or mac are given; keep address and uplink for a router on the link of an uplink, remote and mac for one behind l3`,
 		}},
 		{"own next hop", route("{prefix: 10.1.0.0/16, via: [{address: 198.51.100.2}]}"), []string{
 			`12:45: spec.routers[0].routes[0].via[0].address: 198.51.100.2 is the router's own address; give the address of the next router`,
@@ -322,4 +338,30 @@ func TestNoConsequentialRouteErrors(t *testing.T) {
 			`6:37: spec.ports[0].segmnet: unknown field; did you mean "segment"?`,
 		}},
 	})
+}
+
+// A next hop may be on the link of an uplink without being in a network of it.
+func TestNextHopsOnTheLink(t *testing.T) {
+	text := under + `  routers:
+  - name: r
+    uplinks: [{name: wan, interface: eth1, addresses: [203.0.113.5/32, "2001:db8::5/128"]}, {name: other, interface: eth2, addresses: [198.51.100.2/24]}]
+    routes:
+    - {prefix: 0.0.0.0/0, via: [{address: 192.0.2.254, uplink: wan}, {address: 198.51.100.1}]}
+    - {prefix: "::/0", via: [{address: "fe80::1"}]}
+    - {prefix: "2001:db8:1::/48", via: [{address: "fe80::1", uplink: wan}, {address: "2001:db8:ffff::1", uplink: wan}]}
+`
+	e, err := Parse("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range e.Routers[0].Routes {
+		for _, via := range r.Via {
+			got = append(got, fmt.Sprint(r.Prefix, " ", via.Addr, " ", via.Uplink))
+		}
+	}
+	want := []string{"0.0.0.0/0 192.0.2.254 wan", "0.0.0.0/0 198.51.100.1 ", "::/0 fe80::1 wan", "2001:db8:1::/48 fe80::1 wan", "2001:db8:1::/48 2001:db8:ffff::1 wan"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

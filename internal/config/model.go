@@ -133,7 +133,7 @@ func (r router) model() overlay.Router {
 	m := overlay.Router{
 		Name:      string(r.Name),
 		Loopbacks: each(r.Loopbacks, hostAddress.model),
-		Routes:    each(r.Routes, route.model),
+		Routes:    each(r.Routes, r.route),
 		Leaks: each(r.Leaks, func(l leak) overlay.Leak {
 			return overlay.Leak{From: string(l.From), Prefixes: each(l.Prefixes, network.model)}
 		}),
@@ -154,13 +154,36 @@ func (r router) model() overlay.Router {
 	return m
 }
 
-func (r route) model() overlay.Route {
+func (r router) route(route route) overlay.Route {
 	return overlay.Route{
-		Prefix: r.Prefix.Prefix, Kind: overlay.RouteKind(r.Type),
-		Via: each(r.Via, func(h nextHop) overlay.NextHop {
-			return overlay.NextHop{Addr: h.Address.Addr, Remote: h.Remote.Addr, MAC: h.MAC.MAC}
+		Prefix: route.Prefix.Prefix, Kind: overlay.RouteKind(route.Type),
+		Via: each(route.Via, func(h nextHop) overlay.NextHop {
+			return overlay.NextHop{Addr: h.Address.Addr, Uplink: string(r.uplinkOf(h)), Remote: h.Remote.Addr, MAC: h.MAC.MAC}
 		}),
 	}
+}
+
+// uplinkOf is the uplink that is named for a next hop; of a link-local one the only one with an IPv6 address.
+func (r router) uplinkOf(h nextHop) objectName {
+	if h.Uplink != "" || !h.Address.IsLinkLocalUnicast() || h.Address.Is4() {
+		return h.Uplink
+	}
+	only := objectName("")
+	for _, u := range r.Uplinks {
+		if !u.speaks(h.Address.Addr) {
+			continue
+		}
+		if only != "" {
+			return ""
+		}
+		only = u.Name
+	}
+	return only
+}
+
+// speaks reports whether u has an address of the family of addr.
+func (u uplink) speaks(addr netip.Addr) bool {
+	return slices.ContainsFunc(u.Addresses, func(p interfacePrefix) bool { return p.IsValid() && p.Addr().Is4() == addr.Is4() })
 }
 
 func (p port) model() overlay.Port {

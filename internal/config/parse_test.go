@@ -89,6 +89,7 @@ func TestLoadGateway(t *testing.T) {
 				L3:   &overlay.L3{VNI: 5000, Tunnel: tunnel(overlay.VXLAN, 4789), MAC: overlay.MAC{2, 0, 0, 0, 4, 1}, Remotes: remotes},
 				Routes: []overlay.Route{
 					{Prefix: prefix("0.0.0.0/0"), Kind: overlay.Unicast, Via: []overlay.NextHop{{Addr: addr("198.51.100.1")}, {Addr: addr("198.51.100.3")}}},
+					{Prefix: prefix("203.0.113.0/24"), Kind: overlay.Unicast, Via: []overlay.NextHop{{Addr: addr("192.0.2.200"), Uplink: "wan"}}},
 					{Prefix: prefix("10.0.2.0/24"), Kind: overlay.Unicast, Via: []overlay.NextHop{{Remote: remotes[0], MAC: overlay.MAC{2, 0, 0, 0, 5, 1}}}},
 					{Prefix: prefix("10.0.0.0/8"), Kind: overlay.Unreachable},
 				},

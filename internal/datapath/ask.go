@@ -50,7 +50,7 @@ func (ev *HostEvents) question(segment uint32, mac overlay.MAC, addr netip.Addr)
 		return append(b, make([]byte, 60-len(b))...)
 	}
 	from := linkLocal(seg.GatewayMac)
-	if seg.Gateway6.W != [4]uint32{} {
+	if seg.Gateway6.W != [4]uint32{} && !addr.IsLinkLocalUnicast() {
 		from = addrOf(seg.Gateway6.W)
 	}
 	return solicitation(seg.GatewayMac, mac, from, addr)

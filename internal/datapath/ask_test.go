@@ -245,3 +245,28 @@ func TestNeighbourAtNoKnownPlace(t *testing.T) {
 	o := w.sent("green", w.family.remotes[0], b)
 	check.Equal(t, "tunnel packet", o.Wrap(want), b)
 }
+
+// A next hop may be link-local, or on the link without being in a network of it. A link-local one is asked from the router's own
+// link-local address: it need not know a way to the others.
+func TestNextHopsOnTheLinkAreAskedFor(t *testing.T) {
+	const own, next = "fe80::ff:fe00:401", "02:00:00:00:04:99" // own: of uplinkMAC
+	for _, c := range []struct{ prefix, hop, source, reply, packet string }{
+		{"2000::/3", "fe80::1", own, "na fe80::1 ! " + own, "udp [2001:db8:1::a]:1 > [2001:db8:77::9]:2 30"},
+		{"2000::/3", "2001:db8:aaaa::1", uplink6, "na 2001:db8:aaaa::1 ! " + uplink6, "udp [2001:db8:1::a]:1 > [2001:db8:77::9]:2 30"},
+		{"0.0.0.0/0", "192.0.2.250", uplink4, "arp 192.0.2.250 ! " + uplink4, "udp 10.0.1.10:1 > 203.0.113.9:2 30"},
+	} {
+		t.Run(c.hop, func(t *testing.T) {
+			w := routedWorld(t, ways()[0])
+			w.setRoute("main", route(c.prefix, via("up", c.hop)))
+			w.apply(t)
+			taps := w.taps(t)
+			taps["s0"] = w.tap(t, "s0x", "s0")
+			in := pkttest.Frame(alice, gatewayMAC, c.packet)
+			w.refill(t)
+			w.fromPort(t, "p0", in).want(t, in, dropped)
+			w.asked(t, taps, "up", c.source, uplinkMAC, c.hop, 0, "s0")
+			w.fromPort(t, "s0", pkttest.Frame(next, uplinkMAC, c.reply))
+			w.wantAt(t, "up", "s0", in, pkttest.Frame(uplinkMAC, next, "ttl 63 "+c.packet), w.fromPort(t, "p0", in))
+		})
+	}
+}

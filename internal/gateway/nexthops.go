@@ -78,8 +78,8 @@ func (n *NextHops) resolve(ctx context.Context) bool {
 // hosts in the networks of the uplinks with which there are sessions.
 func nextHops(e overlay.Edge, all Sessions) (list []Place, err error) {
 	seen := make(map[Place]bool)
-	add := func(u overlay.Uplink, addr netip.Addr) {
-		onLink := slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Contains(addr) })
+	add := func(u overlay.Uplink, addr netip.Addr, onLink bool) {
+		onLink = onLink || slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Contains(addr) })
 		if p := (Place{u.Name, addr}); onLink && !seen[p] && len(list) < resolveMost {
 			seen[p] = true
 			list = append(list, p)
@@ -88,13 +88,13 @@ func nextHops(e overlay.Edge, all Sessions) (list []Place, err error) {
 	uplinks := uplinksOf(e, func(r overlay.Router, u overlay.Uplink) {
 		for _, route := range r.Routes {
 			for _, via := range route.Via {
-				add(u, via.Addr)
+				add(u, via.Addr, via.Uplink == u.Name)
 			}
 		}
 	})
 	return list, all.EachNATSession(func(b *datapath.NATSession) bool {
 		if u, ok := uplinks[b.Policy]; ok {
-			add(u, b.Outside.Addr())
+			add(u, b.Outside.Addr(), false)
 		}
 		return len(list) < resolveMost
 	})

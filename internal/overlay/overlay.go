@@ -265,10 +265,11 @@ const (
 	Prohibit    RouteKind = "prohibit"    // dropped with ICMP administratively prohibited
 )
 
-// NextHop is a router on a connected network (Addr), or the router of another
-// edge over the L3 segment (Remote and MAC).
+// NextHop is a router on a connected network (Addr) or on the link of an uplink (Addr and Uplink), or the router of
+// another edge over the L3 segment (Remote and MAC).
 type NextHop struct {
 	Addr   netip.Addr
+	Uplink string // "": the longest network with Addr says where it is
 	Remote netip.Addr
 	MAC    MAC
 }

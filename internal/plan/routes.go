@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -93,7 +94,7 @@ func ownRoutes(r overlay.Router, connected []network) (routes []Route) {
 func resolve(r overlay.Router, connected []network, route overlay.Route) fib.Route {
 	resolved := fib.Route{Prefix: route.Prefix, Kind: route.Kind}
 	for _, via := range route.Via {
-		hop := fib.Hop{Segment: segmentOf(connected, via.Addr), Addr: via.Addr}
+		hop := fib.Hop{Segment: cmp.Or(via.Uplink, segmentOf(connected, via.Addr)), Addr: via.Addr}
 		if via.Remote.IsValid() {
 			hop = fib.Hop{Segment: r.SegmentName(), Remote: via.Remote, MAC: via.MAC}
 		}

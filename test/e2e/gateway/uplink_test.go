@@ -19,7 +19,8 @@ func TestUplink(t *testing.T) {
 	red2 := n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1450)
 	out := n.Outside(n.Hosts[0], "up0")
 	n.Record()
-	n.EdgesUp(harness.UplinkSpec, `
+	n.Must(out.AddAddr("lan0", netip.MustParsePrefix("fe80::1/64"))) // as providers have it
+	n.EdgesUp(strings.Replace(harness.UplinkSpec, `"2001:db8:51::1"`, `"fe80::1"`, 1), `
   segments:
   - {name: red, vni: 100, remotes: REMOTES}
   ports:
