@@ -58,13 +58,16 @@ type State struct {
 
 // Link is a network interface.
 type Link struct {
-	Name     string
-	Index    int
-	Kind     string // "veth", "tun", …; "" of a physical interface
-	MTU      int    // an IP packet's size in bytes
-	MAC      overlay.MAC
-	Up       bool // enabled and with a carrier, as far as the driver tells
-	Loopback bool
+	Name  string
+	Index int
+	Kind  string // "veth", "tun", …; "" of a physical interface
+	MTU   int    // an IP packet's size in bytes
+	MAC   overlay.MAC
+	Up    bool // enabled and with a carrier, as far as the driver tells
+	// NotEthernet is the type of a link whose frames have no Ethernet header, in the words of ip-link(8): "none" of tun and
+	// WireGuard.
+	NotEthernet string
+	Loopback    bool
 	// PeerElsewhere says that this is a veth whose other end is in another namespace.
 	PeerElsewhere bool
 	// Segments says that it takes large TCP segments (ethtool's

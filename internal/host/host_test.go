@@ -190,6 +190,22 @@ func TestObserveLinks(t *testing.T) {
 	}
 }
 
+// Of tun there are no Ethernet headers, of tap and veth there are.
+func TestObserveInterfacesWithoutEthernetHeader(t *testing.T) {
+	b := newBench(t)
+	b.must(b.near.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tun0"}, Mode: netlink.TUNTAP_MODE_TUN}))
+	b.must(b.near.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tap0"}, Mode: netlink.TUNTAP_MODE_TAP}))
+	h := b.open()
+	defer h.Close()
+	v, err := h.Observe(Want{Interfaces: []string{"tun0", "tap0", "us", "lo"}})
+	b.must(err)
+	for name, want := range map[string]string{"tun0": "none", "tap0": "", "us": "", "lo": ""} {
+		if got := v.Links[name].NotEthernet; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
 // What the operator turns off is seen, and raises an event. The test's thread
 // leaves the host's namespace, in which the question must be asked all the same.
 func TestObserveSegments(t *testing.T) {

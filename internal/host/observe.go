@@ -149,6 +149,9 @@ func linkOf(l netlink.Link) Link {
 	if link.Kind == "device" { // the library's word for a link without a kind
 		link.Kind = ""
 	}
+	if a.EncapType != "ether" && !link.Loopback {
+		link.NotEthernet = a.EncapType
+	}
 	if len(a.HardwareAddr) == 6 {
 		link.MAC = overlay.MAC(a.HardwareAddr)
 	}

@@ -72,8 +72,15 @@ func linkDown(v host.State, name string) string {
 		return fmt.Sprintf("interface %s does not exist", name)
 	case !link.Up:
 		return fmt.Sprintf("interface %s is down", name)
+	case link.NotEthernet != "":
+		return notEthernet(link)
 	}
 	return ""
+}
+
+// notEthernet says that frames of a link cannot be forwarded.
+func notEthernet(link host.Link) string {
+	return fmt.Sprintf("interface %s has no Ethernet header (link/%s, as tun and WireGuard)", link.Name, link.NotEthernet)
 }
 
 // ofHop is why a next hop is out of use, "" when it is not.

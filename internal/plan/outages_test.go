@@ -196,3 +196,33 @@ func TestHeldRemoteIsALastResort(t *testing.T) {
 		t.Errorf("then the route is %q", got)
 	}
 }
+
+// An interface without Ethernet headers is no port, uplink or underlay, and the problem says that rather than that next hops
+// do not answer.
+func TestInterfacesWithoutEthernetHeader(t *testing.T) {
+	e := exits()
+	e.Underlay.Interfaces = []string{"wg0"}
+	v := exitsHost("eth1 eth2 tap0 wg0")
+	for _, name := range []string{"eth1", "tap0", "wg0"} {
+		link := v.Links[name]
+		link.NotEthernet = "none"
+		v.Links[name] = link
+	}
+	v.Routes = map[overlay.Pair]host.Path{{Local: e.Underlay.TEP, Remote: near}: {NextHop: host.NextHop{Ifindex: v.Links["wg0"].Index, Addr: near}, Interface: "wg0"}}
+	tables, problems := Desired(e, v, exitsPaths("192.0.2.2", "192.0.2.3"))
+	if len(tables.Underlays) > 0 || len(tables.Ports) != 1 || tables.Ports[0].Name != "wan2" {
+		t.Errorf("attached: underlays %v, ports %v", tables.Underlays, tables.Ports)
+	}
+	all := fmt.Sprint(problems)
+	for _, want := range []string{
+		"underlay interface wg0 has no Ethernet header (link/none, as tun and WireGuard)",
+		"port p0: interface tap0 has no Ethernet header", "uplink wan: interface eth1 has no Ethernet header",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no problem says %q: %v", want, all)
+		}
+	}
+	if strings.Contains(all, "does not answer") {
+		t.Errorf("a next hop is blamed: %v", all)
+	}
+}

@@ -121,6 +121,10 @@ func desiredUnderlays(e overlay.Edge, v host.State) (indexes []int, problems []p
 			problems = append(problems, problem.Error(
 				"underlay interface %s does not exist: create it, or correct the underlay's interfaces", name))
 			continue
+		case link.NotEthernet != "":
+			problems = append(problems, problem.Error(
+				"underlay %s, so that nothing is sent and received by it: use the Ethernet interface below it", notEthernet(link)))
+			continue
 		case !link.Up:
 			problems = append(problems, problem.Error(
 				"underlay interface %s is down: enable it with `ip link set dev %s up` and check its cable or peer", name, name))

@@ -64,7 +64,7 @@ func desiredPorts(e overlay.Edge, v host.State) (ports []fib.Port, problems []pr
 			reported[p.Text] = true // once a trunk
 			problems = append(problems, p)
 		}
-		if !ok {
+		if !ok || link.NotEthernet != "" {
 			continue
 		}
 		at := place{link.Index, a.VLAN}
@@ -98,6 +98,8 @@ func linkProblem(a Attachment, link host.Link, exists bool) problem.Problem {
 	case !link.Up:
 		return problem.Error("%s: interface %s is down: enable it with `ip link set dev %s up`, and check what is behind it",
 			what, a.Interface, a.Interface)
+	case link.NotEthernet != "":
+		return fmt.Sprintf("%s: %s, so that it is not attached: use an Ethernet interface, as tap and veth", what, notEthernet(link))
 	}
 	return problem.Problem{}
 }

@@ -161,7 +161,7 @@ func pathProblems(e overlay.Edge, v host.State) (problems []problem.Problem) {
 				case len(usable) > 0 && !isUnderlay(e, v, path.Ifindex):
 					add("remote %s: next hop %s is not used: %s is not an underlay interface: change the route, or add %s to the underlay's interfaces",
 						pair.Remote, path.Addr, path.Interface, path.Interface)
-				case slices.Contains(usable, one) && path.NextMAC == (overlay.MAC{}):
+				case slices.Contains(usable, one) && path.NextMAC == (overlay.MAC{}) && v.Links[path.Interface].NotEthernet == "":
 					add("remote %s: next hop %s on %s does not answer: check that it is up and in the same network",
 						pair.Remote, path.NextHop.Addr, path.Interface)
 				}
