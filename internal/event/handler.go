@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/selvage/selvage/internal/problem"
@@ -143,10 +144,10 @@ func value(v slog.Value) any {
 	return Bounded(v.String(), mostField)
 }
 
-// Bounded is a text without control characters and of so many bytes at most.
+// Bounded is a text without what a terminal may act on, and of so many bytes at most.
 func Bounded(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) || r == utf8.RuneError {
 			return ' '
 		}
 		return r
