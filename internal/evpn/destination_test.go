@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	viaTor1 = "{198.51.100.1 invalid IP 00:00:00:00:00:00}"
-	viaTor2 = "{198.51.100.2 invalid IP 00:00:00:00:00:00}"
+	viaTor1 = "{198.51.100.1  invalid IP 00:00:00:00:00:00}"
+	viaTor2 = "{198.51.100.2  invalid IP 00:00:00:00:00:00}"
 )
 
 func via(remote netip.Addr) string {
-	return fmt.Sprintf("{invalid IP %s 02:00:00:00:00:a0}", remote)
+	return fmt.Sprintf("{invalid IP  %s 02:00:00:00:00:a0}", remote)
 }
 
 // Each rule against the one above it, in the order of RFC 4271 section 9.1.2.2.
@@ -117,7 +117,7 @@ func TestOwnRoutesWin(t *testing.T) {
 func TestPrefixBehindAHost(t *testing.T) {
 	w := newWorld(t, edge())
 	w.receive(rr1, network("10.9.0.0/16", remote1).with(func(r *Route) { r.Gateway, r.RouterMAC = addr("10.0.0.7"), overlay.MAC{} }))
-	w.is("routes", w.routes, "red 10.9.0.0/16: [{10.0.0.7 invalid IP 00:00:00:00:00:00}]")
+	w.is("routes", w.routes, "red 10.9.0.0/16: [{10.0.0.7  invalid IP 00:00:00:00:00:00}]")
 	if f := w.table.Learned(); len(f.Routers["red"]) != 0 {
 		t.Errorf("remotes of the L3 segment are %v", f.Routers["red"])
 	}

@@ -59,6 +59,7 @@ type Route struct {
 	ND             rib.NDFlags
 	LocalPref, MED uint32
 	ASPath         []uint32
+	Looped         bool // the path had this edge's AS when it was received
 	Communities    []overlay.Community
 }
 

@@ -179,6 +179,6 @@ func (r *Route) sameDestination(o *Route) bool {
 
 // equal reports whether two routes with one key say the same.
 func (r *Route) equal(o *Route) bool {
-	return r.sameDestination(o) && r.Sequence == o.Sequence && r.LocalPref == o.LocalPref && r.MED == o.MED &&
+	return r.sameDestination(o) && r.Sequence == o.Sequence && r.LocalPref == o.LocalPref && r.MED == o.MED && r.Looped == o.Looped &&
 		slices.Equal(r.Targets, o.Targets) && slices.Equal(r.ASPath, o.ASPath) && slices.Equal(r.Communities, o.Communities)
 }

@@ -23,14 +23,21 @@ var (
 	two = netip.MustParseAddr("127.0.0.2")
 )
 
+// loopback brings it up, where tests run in a namespace of their own.
+func loopback(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // pair is two speakers, of which the first listens, over the loopback.
 func pair(t testing.TB, port uint16, restart overlay.BGPRestart, fromTwo func([]evpn.Update), sessions func(evpn.Session)) (first, second *Speaker) {
 	t.Helper()
-	if os.Geteuid() == 0 { // in a namespace of its own
-		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	loopback(t)
 	b := overlay.BGP{AS: 65000, RouterID: one, Restart: restart, Listen: []netip.AddrPort{netip.AddrPortFrom(one, port)}}
 	n := peer(two, overlay.FamilyEVPN, overlay.FamilyIPv4)
 	n.Passive, n.Local, n.Name, n.Uplink, n.Password = true, one, "two", "north", "secret"

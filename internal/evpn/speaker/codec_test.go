@@ -2,16 +2,18 @@ package speaker
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/evpn/message"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/rib"
 )
@@ -28,6 +30,12 @@ func onWire(t *testing.T, r evpn.Route) evpn.Route {
 	t.Helper()
 	nlri, attrs, err := Encode(r)
 	must(t, err)
+	// GoBGP adds what all routes have.
+	for _, usual := range []bgp.PathAttributeInterface{bgp.NewPathAttributeAsPath(nil), bgp.NewPathAttributeLocalPref(defaultLocalPref)} {
+		if !slices.ContainsFunc(attrs, func(a bgp.PathAttributeInterface) bool { return a.GetType() == usual.GetType() }) {
+			attrs = append(attrs, usual)
+		}
+	}
 	body := &bgp.BGPUpdate{PathAttributes: attrs}
 	if familyOf(r.Key) == bgp.RF_IPv4_UC && r.NextHop.Is4() {
 		body.NLRI = []bgp.PathNLRI{{NLRI: nlri}}
@@ -42,31 +50,60 @@ func onWire(t *testing.T, r evpn.Route) evpn.Route {
 	return out[0]
 }
 
-// readUpdate decodes the routes that an UPDATE announces.
-func readUpdate(b []byte) ([]evpn.Route, error) {
-	m, err := bgp.ParseBGPMessage(b)
+// filtered is what GoBGP reads of an UPDATE.
+func filtered(b []byte) ([]*bgp.BGPUpdate, error) {
+	f := message.New(message.Config{Families: []message.Family{message.EVPN, message.IPv4, message.IPv6}, Discard: func(message.Discard) {}})
+	var capabilities []bgp.ParameterCapabilityInterface
+	for _, family := range families {
+		capabilities = append(capabilities, bgp.NewCapMultiProtocol(family))
+	}
+	capabilities = append(capabilities, bgp.NewCapFourOctetASNumber(65000))
+	open, err := bgp.NewBGPOpenMessage(65000, 90, frr4, []bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)})
 	if err != nil {
 		return nil, err
 	}
-	update, ok := m.Body.(*bgp.BGPUpdate)
-	if !ok {
-		return nil, errors.New("no UPDATE")
+	first, err := open.Serialize()
+	if err != nil {
+		return nil, err
 	}
-	nlris := update.NLRI
-	for _, a := range update.PathAttributes {
-		if reach, ok := a.(*bgp.PathAttributeMpReachNLRI); ok {
-			nlris = append(nlris, reach.Value...)
+	if _, err = f.Read(nil, first); err != nil {
+		return nil, err
+	}
+	out, err := f.Read(nil, b)
+	var updates []*bgp.BGPUpdate
+	for err == nil && len(out) > 0 {
+		n := binary.BigEndian.Uint16(out[16:])
+		var m *bgp.BGPMessage
+		if m, err = bgp.ParseBGPMessage(out[:n]); err != nil {
+			break
+		}
+		if u, ok := m.Body.(*bgp.BGPUpdate); ok {
+			updates = append(updates, u)
+		}
+		out = out[n:]
+	}
+	return updates, err
+}
+
+// readUpdate decodes the routes that an UPDATE announces.
+func readUpdate(b []byte) (out []evpn.Route, err error) {
+	updates, err := filtered(b)
+	for _, update := range updates {
+		nlris := update.NLRI
+		for _, a := range update.PathAttributes {
+			if reach, ok := a.(*bgp.PathAttributeMpReachNLRI); ok {
+				nlris = append(nlris, reach.Value...)
+			}
+		}
+		for _, n := range nlris {
+			r, err := decode(n.NLRI, update.PathAttributes)
+			if err != nil {
+				return out, err
+			}
+			out = append(out, r)
 		}
 	}
-	var out []evpn.Route
-	for _, n := range nlris {
-		r, err := decode(n.NLRI, update.PathAttributes)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, r)
-	}
-	return out, nil
+	return out, err
 }
 
 // What is announced is what is received.
@@ -155,26 +192,10 @@ func FuzzDecode(f *testing.F) {
 		if len(body) > 4000 {
 			return
 		}
-		header := &bgp.BGPHeader{Type: bgp.BGP_MSG_UPDATE, Len: uint16(len(body) + bgp.BGP_HEADER_LENGTH)}
-		m, err := bgp.ParseBGPBody(header, body)
-		if err != nil || m == nil {
-			return
-		}
-		update := m.Body.(*bgp.BGPUpdate)
-		nlris := update.NLRI
-		for _, a := range update.PathAttributes {
-			switch a := a.(type) {
-			case *bgp.PathAttributeMpReachNLRI:
-				nlris = append(nlris, a.Value...)
-			case *bgp.PathAttributeMpUnreachNLRI:
-				for _, n := range a.Value {
-					_, _ = decodeKey(n.NLRI)
-				}
-			}
-		}
-		for _, n := range nlris {
-			r, err := decode(n.NLRI, update.PathAttributes)
-			if err != nil || checkRoute(r) != nil || strings.HasPrefix(string(r.Encapsulation), "tunnel type") || len(r.ASPath) > 255 {
+		m := append(slices.Repeat([]byte{0xff}, 16), byte((len(body)+bgp.BGP_HEADER_LENGTH)>>8), byte(len(body)+bgp.BGP_HEADER_LENGTH), bgp.BGP_MSG_UPDATE)
+		routes, _ := readUpdate(append(m, body...))
+		for _, r := range routes {
+			if checkRoute(r) != nil || strings.HasPrefix(string(r.Encapsulation), "tunnel type") || len(r.ASPath) > 255 {
 				continue
 			}
 			again := onWire(t, r)
@@ -185,11 +206,11 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The ARP/ND extended community (RFC 9047 section 2) is the last, so that GoBGP reads the others.
+// The ARP/ND extended community (RFC 9047 section 2) is the last, so that GoBGP of an older edge reads the others.
 func TestNeighbourFlagsOnTheWire(t *testing.T) {
 	r := hostRoute(1)
 	r.Addr, r.ND, r.Sequence = netip.MustParseAddr("2001:db8::1"), rib.NDRouter|rib.NDOverride|rib.NDImmutable, 3
-	nlri, attrs, err := Encode(r)
+	_, attrs, err := Encode(r)
 	must(t, err)
 	extended, ok := attrs[len(attrs)-1].(*bgp.PathAttributeExtendedCommunities)
 	if !ok {
@@ -200,9 +221,7 @@ func TestNeighbourFlagsOnTheWire(t *testing.T) {
 	if want := []byte{6, 8, 0x0b, 0, 0, 0, 0, 0}; !bytes.Equal(b, want) {
 		t.Errorf("the last community is %x, want %x", b, want)
 	}
-	got, err := decode(nlri, attrs)
-	must(t, err)
-	if got.ND != r.ND || got.Sequence != 3 {
+	if got := onWire(t, r); got.ND != r.ND || got.Sequence != 3 {
 		t.Errorf("became %+v", got)
 	}
 }

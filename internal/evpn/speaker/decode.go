@@ -9,12 +9,10 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/evpn/message"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/rib"
 )
-
-// errUnused is of routes of types that an edge has no use for: multihoming's.
-var errUnused = errors.New("no type that an edge uses")
 
 // defaultLocalPref is that of routes that say none, as those of other AS do.
 const defaultLocalPref = 100
@@ -35,9 +33,9 @@ func decodeKey(nlri bgp.NLRI) (evpn.Route, error) {
 		case *bgp.EVPNIPPrefixRoute:
 			return decodePrefix(d)
 		}
-		return evpn.Route{}, fmt.Errorf("EVPN route type %d: %w", n.RouteType, errUnused)
+		return evpn.Route{}, fmt.Errorf("EVPN route type %d", n.RouteType)
 	}
-	return evpn.Route{}, fmt.Errorf("NLRI %T: %w", nlri, errUnused)
+	return evpn.Route{}, fmt.Errorf("NLRI %T", nlri)
 }
 
 func decodeMACIP(d *bgp.EVPNMacIPAdvertisementRoute) (evpn.Route, error) {
@@ -197,7 +195,7 @@ func decodeExtended(r *evpn.Route, c bgp.ExtendedCommunityInterface) {
 	case *bgp.DefaultGatewayExtended:
 		r.DefaultGateway = true
 	case *bgp.UnknownExtended:
-		if c.Type == bgp.EC_TYPE_EVPN && len(c.Value) == 7 && c.Value[0] == subTypeND {
+		if c.Type == message.NDType && len(c.Value) == 7 && c.Value[0] == subTypeND {
 			r.ND = rib.NDFlags(c.Value[1])
 		}
 	default:

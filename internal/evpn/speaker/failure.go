@@ -1,7 +1,9 @@
 package speaker
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/osrg/gobgp/v4/api"
@@ -12,14 +14,13 @@ import (
 )
 
 // unreachable is why no connection to a neighbour was made, and what to do.
-func unreachable(n overlay.BGPNeighbour, why string) string {
-	text, fix := why, "check the network path to it"
+func unreachable(n overlay.BGPNeighbour, err error) string {
 	// The words of the system, without those of addresses that the operator knows.
-	if _, rest, found := strings.Cut(why, "->"); found {
-		if _, rest, found = strings.Cut(rest, ": "); found {
-			text = rest
-		}
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err
 	}
+	why := err.Error()
+	text, fix := why, "check the network path to it"
 	switch {
 	case strings.Contains(why, "connection refused"):
 		text, fix = "nothing listens there", fmt.Sprintf("start BGP at %s, or set its port; a Selvage edge listens only with spec.bgp.listen, "+

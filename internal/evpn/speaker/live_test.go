@@ -411,7 +411,7 @@ func TestFRRExchangesEVPN(t *testing.T) {
 	router := func(r evpn.Route) bool { return r.Addr == netip.MustParseAddr("2001:db8:10::5") }
 	mended := l.awaitRoute(h, "type 2 of a router with IPv6", frr4, router)
 	if want := []overlay.RouteTarget{targets[0], l3[0]}; mended.VNI != 10010 || mended.L3VNI != 50099 || mended.NextHop != frr4 ||
-		!slices.Equal(mended.Targets, want) || mended.ND != here6.ND || mended.RouterMAC != (overlay.MAC{2, 0, 0, 0, 0x99, 0x99}) {
+		!slices.Equal(mended.Targets, want) || mended.ND != rib.NDRouter || mended.RouterMAC != (overlay.MAC{2, 0, 0, 0, 0x99, 0x99}) {
 		t.Errorf("type 2 of a router is %+v", mended)
 	}
 	if out := l.do("show bgp l2vpn evpn"); !strings.Contains(out, "ND:Router Flag") {

@@ -34,8 +34,10 @@ type Neighbour struct {
 	Hold, Keepalive time.Duration
 	Flaps           uint32 // sessions that were lost
 	Malformed       uint64 // routes that could not be understood
-	LastError       string // why there is no session, and the cure; "" while there is one
-	Restart         RestartState
+	// Discarded is what of it is not used, before anything is asked of a route, by what it is.
+	Discarded map[string]uint64
+	LastError string // why there is no session, and the cure; "" while there is one
+	Restart   RestartState
 }
 
 // FamilyCounts are the routes of a family.
@@ -137,7 +139,7 @@ func (s *sessions) advertise(n *neighbour, p *api.Peer) Neighbour {
 	failure, malformed, _ := n.report.read()
 	out := Neighbour{
 		Name: n.conf.Name, Addr: n.conf.Addr, AS: n.conf.AS, RouterID: n.routerID, State: stateName(n.state), Since: n.since,
-		Established: n.up, Complete: n.complete, Flaps: n.flaps, Malformed: malformed, LastError: failure,
+		Established: n.up, Complete: n.complete, Flaps: n.flaps, Malformed: malformed, Discarded: n.report.unused(), LastError: failure,
 	}
 	if n.up {
 		out.Capabilities = capabilityNames(n.capabilities)
@@ -157,10 +159,8 @@ func (s *sessions) advertise(n *neighbour, p *api.Peer) Neighbour {
 		c := FamilyCounts{Family: name, Negotiated: n.up && slices.Contains(n.negotiated, f), Limit: n.conf.MaxPrefixes}
 		for _, a := range p.GetAfiSafis() {
 			if st := a.GetState(); n.up && st.GetFamily().GetAfi() == api.Family_Afi(f.Afi()) && st.GetFamily().GetSafi() == api.Family_Safi(f.Safi()) {
-				kept := uint64(len(n.kept(f)))
-				c.Received = st.GetReceived() + kept
-				accepted := st.GetAccepted() + kept
-				c.Accepted = accepted - min(refused[f], accepted)
+				c.Received = st.GetReceived()
+				c.Accepted = st.GetAccepted() - min(refused[f], st.GetAccepted())
 			}
 		}
 		if c.Negotiated {

@@ -171,9 +171,12 @@ func TestPolicies(t *testing.T) {
 	for _, addr := range []netip.Addr{frr4, frr6} { // for ECMP
 		l.awaitRoute(h, "the same prefix by both neighbours", addr, func(r evpn.Route) bool { return r.Prefix.String() == "10.5.0.0/24" })
 	}
-	if f := s.Neighbours()[0].Families[0]; f.Received < 3 || f.Accepted != 2 || f.Advertised != 1 {
-		t.Errorf("counts %+v", f)
-	}
+	l.await("counts", func() error { // they are a while old
+		if f := s.Neighbours()[0].Families[0]; f.Received < 3 || f.Accepted != 2 || f.Advertised != 1 {
+			return fmt.Errorf("%+v", f)
+		}
+		return nil
+	})
 	shown := func() string { return l.do("show bgp ipv4 unicast 10.71.0.0/24") }
 	l.await("each way its own attributes", func() error {
 		out := shown()

@@ -6,6 +6,8 @@ import (
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/selvage/selvage/internal/evpn/message"
+	"github.com/selvage/selvage/internal/evpn/transport"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -30,26 +32,26 @@ func apiFamily(f bgp.Family) *api.Family {
 // peerOf makes a neighbour one of GoBGP's.
 func peerOf(b overlay.BGP, n overlay.BGPNeighbour, restarting bool) *api.Peer {
 	p := &api.Peer{
-		Conf: &api.PeerConf{NeighborAddress: n.Addr.String(), PeerAsn: n.AS, LocalAsn: b.AS, AuthPassword: n.Password},
+		// Routes with the own AS in their path are told too, and package evpn says why they are not used.
+		Conf: &api.PeerConf{NeighborAddress: n.Addr.String(), PeerAsn: n.AS, LocalAsn: b.AS, AllowOwnAsn: message.MostOwn},
 		Timers: &api.Timers{Config: &api.TimersConfig{
 			HoldTime:          seconds(n.Timers.Hold),
 			KeepaliveInterval: seconds(n.Timers.Keepalive),
-			ConnectRetry:      max(seconds(n.Timers.ConnectRetry), 1),
 			// After a reset that this edge asks for, it is the first to want the session back.
 			IdleHoldTimeAfterReset: 1,
 		}},
-		Transport:       &api.Transport{RemotePort: uint32(n.Port), PassiveMode: n.Passive},
+		Transport:       &api.Transport{PassiveMode: true}, // package transport dials
 		GracefulRestart: restartOf(b.Restart, restarting),
 	}
 	if n.Local.IsValid() {
 		p.Transport.LocalAddress = n.Local.String()
 	}
-	switch {
-	case n.Security:
-		// What came over so many hops has at least this TTL left (RFC 5082 section 3).
-		p.TtlSecurity = &api.TtlSecurity{Enabled: true, TtlMin: 256 - uint32(max(n.Hops, 1))}
-	case n.Hops > 1:
-		p.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(n.Hops)}
+	// GoBGP sets the TTL of each connection once more.
+	switch ttl, least := hops(b, n); {
+	case least != 0:
+		p.TtlSecurity = &api.TtlSecurity{Enabled: true, TtlMin: uint32(least)}
+	case ttl != 0:
+		p.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(ttl)}
 	}
 	for _, name := range n.Families {
 		f := apiFamily(families[name])
@@ -71,6 +73,28 @@ func warnsAt(most uint32) uint32 {
 		return 0
 	}
 	return warnPercent
+}
+
+// hops are the TTL of what is sent to a neighbour, and the least of what comes from it; 0: any. What came over so many hops has at
+// least that left (RFC 5082 section 3).
+func hops(b overlay.BGP, n overlay.BGPNeighbour) (ttl, least int) {
+	switch {
+	case n.Security:
+		return 255, 256 - max(int(n.Hops), 1)
+	case n.AS != b.AS:
+		return max(int(n.Hops), 1), 0
+	}
+	return 0, 0
+}
+
+// connectionOf is what connections with a neighbour are like.
+func connectionOf(b overlay.BGP, n overlay.BGPNeighbour) transport.Neighbour {
+	c := transport.Neighbour{Addr: n.Addr, Port: n.Port, Local: n.Local, Password: n.Password, Passive: n.Passive, Retry: n.Timers.ConnectRetry, AS: n.AS}
+	c.TTL, c.MinTTL = hops(b, n)
+	for _, name := range n.Families {
+		c.Families = append(c.Families, message.Family{AFI: families[name].Afi(), SAFI: families[name].Safi()})
+	}
+	return c
 }
 
 // restartOf is the graceful restart that is offered. It always is, if only to hear when a

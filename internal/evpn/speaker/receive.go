@@ -2,7 +2,6 @@ package speaker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -129,15 +128,13 @@ type intake struct {
 	uplink    string
 	as        uint32
 	external  bool // the neighbour is of another AS
-	routerID  netip.Addr
 	policies  []overlay.RoutePolicy
-	mended    int // how many of its routes may be mended
 	relay     *relay
 }
 
 func (s *sessions) intakeOf(n *neighbour) intake {
-	return intake{neighbour: n, name: n.conf.Name, addr: n.conf.Addr, uplink: n.conf.Uplink, as: s.config.AS, external: n.conf.AS != s.config.AS, routerID: s.config.RouterID,
-		policies: policiesOf(s.config, n.conf.Import), mended: mostMended(n.conf), relay: s.relay}
+	return intake{neighbour: n, name: n.conf.Name, addr: n.conf.Addr, uplink: n.conf.Uplink, as: s.config.AS, external: n.conf.AS != s.config.AS,
+		policies: policiesOf(s.config, n.conf.Import), relay: s.relay}
 }
 
 func (in *intake) updates(paths []*apiutil.Path) []evpn.Update {
@@ -153,10 +150,12 @@ func (in *intake) updates(paths []*apiutil.Path) []evpn.Update {
 // update reads one route. A route that cannot be used takes the place of the one before it,
 // as RFC 7606 has it, so it is told as withdrawn.
 func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
-	p, mended := in.mend(p)
-	r, err := in.read(p, mended)
-	if err != nil && !errors.Is(err, errUnused) {
-		in.neighbour.report.misread()
+	r, err := decodeKey(p.Nlri)
+	if err == nil && !p.Withdrawal {
+		r, err = decode(p.Nlri, p.Attrs)
+	}
+	if err != nil {
+		in.neighbour.report.misread(1)
 		in.relay.advertise(slog.LevelWarn, "malformed route is not used", event.Is(event.BGPMalformed), "neighbour", in.name, "route", nlriString(p.Nlri), "why", err)
 	}
 	if r.Type == evpn.Unicast {
@@ -165,17 +164,14 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 		}
 		r.Uplink = in.uplink
 	}
-	if mended && r.Type == evpn.MACIP && r.Addr.Is6() {
-		r.ND = unreadND
-	}
-	in.neighbour.keep(r.Key, p, mended && err == nil)
 	u := evpn.Update{Neighbour: in.addr, Route: r, Withdrawn: p.Withdrawal || err != nil}
 	if !u.Withdrawn {
+		r.Looped = slices.Contains(r.ASPath, in.as)
 		if in.external { // its preferences are for its own AS (RFC 4271 section 5.1.5)
 			r.LocalPref = defaultLocalPref
 		}
 		v := classify(in.policies, &r)
-		in.neighbour.refuse(r.Key, v.reject)
+		in.neighbour.refuse(r.Key, v.reject || r.Looped)
 		v.amend(&r, in.as)
 		u.Route, u.Withdrawn = r, v.reject
 		return u, true
@@ -184,66 +180,11 @@ func (in *intake) update(p *apiutil.Path) (evpn.Update, bool) {
 	return u, true
 }
 
-// read is what a route says; of one that is withdrawn its key.
-func (in *intake) read(p *apiutil.Path, mended bool) (r evpn.Route, err error) {
-	if p.Withdrawal {
-		return decodeKey(p.Nlri)
-	}
-	r, err = decode(p.Nlri, p.Attrs)
-	if mended && err == nil && !in.neighbour.mayMend(r.Key, in.mended) {
-		err = errTooMany
-	}
-	return r, err
-}
-
-// mend returns the route that GoBGP took as withdrawn, if it did.
-func (in *intake) mend(p *apiutil.Path) (*apiutil.Path, bool) {
-	if !p.Withdrawal {
-		return p, false
-	}
-	attrs := in.neighbour.report.taken(p.Nlri)
-	if attrs == nil {
-		return p, false
-	}
-	whole := *p
-	whole.Withdrawal, whole.Attrs = false, attrs
-	if looped(&whole, in.as, in.routerID) {
-		return p, false
-	}
-	return &whole, true
-}
-
-// keep remembers a route that was mended, as GoBGP does not have it, and that another one is
-// none.
-func (n *neighbour) keep(key evpn.Key, p *apiutil.Path, mended bool) {
-	n.routesMu.Lock()
-	defer n.routesMu.Unlock()
-	if mended {
-		n.mended[key] = p
-	} else if n.mended[key] != p { // it is being read again
-		delete(n.mended, key)
-	}
-}
-
-// kept returns the mended routes of a family.
-func (n *neighbour) kept(f bgp.Family) []*apiutil.Path {
-	n.routesMu.Lock()
-	defer n.routesMu.Unlock()
-	var out []*apiutil.Path
-	for key, p := range n.mended {
-		if familyOf(key) == f {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 // admit forgets which routes were refused, in a session that is over.
 func (n *neighbour) admit() {
 	n.routesMu.Lock()
 	defer n.routesMu.Unlock()
 	clear(n.refused)
-	clear(n.mended)
 }
 
 // refuse notes whether the policies let a route in.
@@ -274,40 +215,19 @@ func (s *sessions) reread(addr netip.Addr) {
 		return
 	}
 	in := s.intakeOf(n)
-	negotiated, routerID := slices.Clone(n.negotiated), s.config.RouterID
+	negotiated := slices.Clone(n.negotiated)
 	s.mu.Unlock()
 	for _, f := range negotiated {
 		var updates []evpn.Update
 		err := s.bgp.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_ADJ_IN, Name: addr.String(), Family: f},
 			func(_ bgp.NLRI, paths []*apiutil.Path) {
-				updates = append(updates, in.updates(slices.DeleteFunc(paths, func(p *apiutil.Path) bool { return looped(p, in.as, routerID) }))...)
+				updates = append(updates, in.updates(paths)...)
 			})
 		if err != nil {
 			s.relay.advertise(slog.LevelError, "routes cannot be read again", "neighbour", in.name, "why", err)
 		}
-		updates = append(updates, in.updates(n.kept(f))...)
 		for part := range slices.Chunk(updates, batchMost) {
 			s.options.Receive(part)
 		}
 	}
-}
-
-// looped is whether a route came from this edge or passed its AS; GoBGP does not tell of
-// those as they come, but lists them.
-func looped(p *apiutil.Path, as uint32, routerID netip.Addr) bool {
-	for _, attr := range p.Attrs {
-		switch a := attr.(type) {
-		case *bgp.PathAttributeOriginatorId:
-			if a.Value == routerID {
-				return true
-			}
-		case *bgp.PathAttributeAsPath:
-			for _, segment := range a.Value {
-				if slices.Contains(segment.GetAS(), as) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,10 +13,11 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/selvage/selvage/internal/event"
+	"github.com/selvage/selvage/internal/evpn/message"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// relay reads GoBGP's log: it is the only place where GoBGP says why a connection was not made, what
+// relay reads GoBGP's log: it is the only place where GoBGP says what
 // a notification said, and with graceful restart why a session ended. What an operator wants to know
 // of it goes on in this project's words, the rest for debugging. See docs/decisions/0025-gobgp-log.md.
 type relay struct {
@@ -35,12 +36,11 @@ type report struct {
 	up        bool
 	malformed uint64
 	failure   string
-	refused   bool      // failure is that one end refused the other's OPEN
-	at        time.Time // of failure, or of the session's end
-	limited   bool      // by its number of prefixes
-	left      bool      // it was shut down by its operator
-	mending   bool      // the UPDATE that comes next is to be mended
-	mended    map[bgp.NLRI][]bgp.PathAttributeInterface
+	refused   bool              // failure is that one end refused the other's OPEN
+	at        time.Time         // of failure, or of the session's end
+	limited   bool              // by its number of prefixes
+	left      bool              // it was shut down by its operator
+	counts    map[string]uint64 // of what was discarded, by what it is
 }
 
 func newRelay(log *slog.Logger) *relay {
@@ -59,7 +59,7 @@ func (r *relay) add(n overlay.BGPNeighbour) *report {
 	defer r.mu.Unlock()
 	rep := r.reports[n.Addr]
 	if rep == nil {
-		rep = &report{at: time.Now()}
+		rep = &report{at: time.Now(), counts: make(map[string]uint64)}
 		r.reports[n.Addr] = rep
 	}
 	rep.mu.Lock()
@@ -122,10 +122,13 @@ func (b *budget) take(now time.Time) (bool, int) {
 	return true, lost
 }
 
+// mostFailure is how long a reason may be: a neighbour may have written a part of it (RFC 9003).
+const mostFailure = 1024
+
 func (r *report) fail(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failure, r.refused, r.at = why, false, time.Now()
+	r.failure, r.refused, r.at = event.Bounded(why, mostFailure), false, time.Now()
 }
 
 // refuse notes that one end refused the other's OPEN.
@@ -165,9 +168,7 @@ func (r *report) set(up bool) {
 	r.up, r.at = up, time.Now()
 	if up {
 		r.failure, r.refused, r.limited, r.left = "", false, false, false
-		return
 	}
-	r.mended, r.mending = nil, false // of a session that is over nothing is taken any more
 }
 
 func (r *report) read() (failure string, malformed uint64, limited bool) {
@@ -190,10 +191,71 @@ func (r *report) silent(now time.Time) time.Duration {
 	return now.Sub(r.at)
 }
 
-func (r *report) misread() {
+// misread counts routes that could not be understood.
+func (r *report) misread(routes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.malformed++
+	r.malformed += uint64(routes)
+}
+
+// failed notes that no connection to a neighbour could be made.
+func (r *relay) failed(addr netip.Addr, err error) {
+	if of := r.of(addr); of != nil {
+		of.unreached(unreachable(of.configured(), err))
+	}
+}
+
+// refused notes that a connection was ended before GoBGP read what the neighbour said.
+func (r *relay) refused(addr netip.Addr, n *message.Notification) {
+	of := r.of(addr)
+	if of == nil {
+		return
+	}
+	if n.Code == bgp.BGP_ERROR_UPDATE_MESSAGE_ERROR {
+		of.misread(1)
+	}
+	of.ended(n.Code, "this edge ended the session: "+n.Why)
+}
+
+// mostDiscarded is how many kinds of what is not used are told apart: there are 256 route types and attributes, but more families.
+const mostDiscarded = 512
+
+// discarded counts what a neighbour said and is not used, and logs what is malformed.
+func (r *relay) discarded(addr netip.Addr, d message.Discard) {
+	of := r.of(addr)
+	if of == nil {
+		return
+	}
+	of.mu.Lock()
+	if _, known := of.counts[d.What]; !known && len(of.counts) >= mostDiscarded {
+		d.What = "others"
+	}
+	of.counts[d.What] += uint64(max(1, d.Routes))
+	if d.Why != "" {
+		of.malformed += uint64(d.Routes)
+	}
+	name := of.conf.Name
+	of.mu.Unlock()
+	switch {
+	case d.Why == "":
+	case d.Routes == 0:
+		r.advertise(slog.LevelWarn, "malformed attribute is left out", event.Is(event.BGPMalformed), "neighbour", name, "what", d.What, "why", d.Why)
+	default:
+		r.advertise(slog.LevelWarn, "malformed routes are taken as withdrawn", event.Is(event.BGPMalformed), "neighbour", name, "what", d.What, "why", d.Why, "routes", d.Routes)
+	}
+}
+
+// unused are those counts.
+func (r *report) unused() map[string]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.counts)
+}
+
+func (r *report) configured() overlay.BGPNeighbour {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conf
 }
 
 // handler is the slog.Handler that GoBGP gets, for all of it or one neighbour.
@@ -203,19 +265,8 @@ type handler struct {
 	addr  string
 }
 
-// Enabled: why a connection was not made GoBGP says only for debugging, where it also speaks
-// of every message once there is a session.
-func (h handler) Enabled(_ context.Context, level slog.Level) bool {
-	if level >= slog.LevelInfo {
-		return true
-	}
-	if h.of == nil {
-		return false
-	}
-	h.of.mu.Lock()
-	defer h.of.mu.Unlock()
-	return !h.of.up || h.of.mending
-}
+// Enabled: for debugging GoBGP speaks of every message.
+func (h handler) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 // WithAttrs finds the neighbour that a logger is for.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
@@ -255,33 +306,24 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 
 // What GoBGP's log says of a neighbour and is read.
 const (
-	failedToConnect      = "failed to connect"
 	receivedNotification = "received notification"
 	sentNotification     = "sent notification"
 	prefixLimit          = "prefix limit reached"
-	treatedAsWithdraw    = "the received Update message was treated as withdraw"
-	receivedUpdate       = "received update"
 	malformedUpdate      = "Session will be reset due to malformed BGP update message"
 	malformedMessage     = "Session will be reset due to malformed BGP message"
 	malformedHeader      = "Session will be reset due to malformed BGP Header"
 )
 
 // read takes what is known of GoBGP's messages of a neighbour, and says whether it did.
-func (h handler) read(message string, attrs map[string]slog.Value) bool {
+func (h handler) read(text string, attrs map[string]slog.Value) bool {
 	number := func(key string) uint8 {
 		if v := attrs[key]; v.Kind() == slog.KindInt64 {
 			return uint8(v.Int64())
 		}
 		return 0
 	}
-	conf := func() overlay.BGPNeighbour {
-		h.of.mu.Lock()
-		defer h.of.mu.Unlock()
-		return h.of.conf
-	}()
-	switch message {
-	case failedToConnect:
-		h.of.unreached(unreachable(conf, attrs["Error"].String()))
+	conf := h.of.configured()
+	switch text {
 	case receivedNotification:
 		h.notified(conf, number("Code"), number("Subcode"), attrs)
 	case sentNotification:
@@ -296,18 +338,8 @@ func (h handler) read(message string, attrs map[string]slog.Value) bool {
 		}
 	case prefixLimit:
 		h.limit(conf, attrs)
-	case treatedAsWithdraw:
-		why := attrs["Error"].String()
-		if strings.Contains(why, unknownSubType) {
-			h.of.mendNext()
-			break
-		}
-		h.of.misread()
-		h.relay.advertise(slog.LevelWarn, "malformed routes are taken as withdrawn", event.Is(event.BGPMalformed), "neighbour", conf.Name, "why", why)
-	case receivedUpdate:
-		h.mend(conf, attrs["path_attributes"])
 	case malformedUpdate, malformedMessage, malformedHeader:
-		h.of.misread()
+		h.of.misread(1)
 		h.of.fail(fmt.Sprintf("a message of it cannot be read (%s): look at what it advertises", attrs["Error"].String()))
 	default:
 		return false

@@ -2,8 +2,11 @@ package speaker
 
 import (
 	"log/slog"
+	"net"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -21,8 +24,8 @@ func TestRefusedOpenStands(t *testing.T) {
 		why, _, _ := h.of.read()
 		return why
 	}
-	connect := map[string]slog.Value{"Error": slog.StringValue("dial tcp 192.0.2.1:0->192.0.2.2:179: connect: connection refused")}
-	h.read(failedToConnect, connect)
+	connect := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	relay.failed(n.Addr, connect)
 	if why := failure(); !strings.HasSuffix(why, "nothing listens there: start BGP at 192.0.2.2, or set its port; a Selvage edge listens only with spec.bgp.listen, which one of two edges needs") {
 		t.Errorf("%q", why)
 	}
@@ -30,12 +33,12 @@ func TestRefusedOpenStands(t *testing.T) {
 		return map[string]slog.Value{"Code": slog.Int64Value(int64(code)), "Subcode": slog.Int64Value(subCode)}
 	}
 	h.read(receivedNotification, code(bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS))
-	h.read(failedToConnect, connect)
+	relay.failed(n.Addr, connect)
 	if why := failure(); !strings.Contains(why, "it expects another AS of this edge") {
 		t.Errorf("%q, want the AS", why)
 	}
 	h.read(receivedNotification, code(bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_PEER_DECONFIGURED))
-	h.read(failedToConnect, connect)
+	relay.failed(n.Addr, connect)
 	if why := failure(); !strings.Contains(why, "nothing listens there") {
 		t.Errorf("%q, want that nothing listens any more", why)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/evpn/transport"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -51,20 +52,19 @@ type neighbour struct {
 	flaps        uint32
 	// revive is when it is taken out of its pause; zero: it is in none.
 	revive time.Time
-	// refused are its routes that the import policies do not let in, mended those that GoBGP
-	// does not have.
+	// refused are its routes that the import policies do not let in.
 	routesMu sync.Mutex
 	refused  map[evpn.Key]bool
-	mended   map[evpn.Key]*apiutil.Path
 }
 
 // sessions are those with the neighbours of a configuration, as GoBGP tells of them and as they are configured.
 type sessions struct {
-	options Options
-	bgp     *server.BgpServer
-	relay   *relay
-	exports *exports
-	inbox   inbox // to which goes what is to be told
+	options   Options
+	bgp       *server.BgpServer
+	transport *transport.Transport
+	relay     *relay
+	exports   *exports
+	inbox     inbox // to which goes what is to be told
 
 	mu         sync.Mutex
 	config     overlay.BGP
@@ -113,7 +113,7 @@ func (s *sessions) close() bool {
 func (s *sessions) set(old overlay.BGP, n overlay.BGPNeighbour) error {
 	known := s.neighbours[n.Addr]
 	if known == nil {
-		s.neighbours[n.Addr] = &neighbour{conf: n, report: s.relay.add(n), since: time.Now(), refused: make(map[evpn.Key]bool), mended: make(map[evpn.Key]*apiutil.Path)}
+		s.neighbours[n.Addr] = &neighbour{conf: n, report: s.relay.add(n), since: time.Now(), refused: make(map[evpn.Key]bool)}
 		return s.add(n, s.options.Adopted)
 	}
 	before := known.conf
@@ -138,6 +138,9 @@ func sameSession(a, b overlay.BGPNeighbour) bool {
 }
 
 func (s *sessions) add(n overlay.BGPNeighbour, restarting bool) error {
+	if err := s.transport.Set(connectionOf(s.config, n)); err != nil {
+		return err
+	}
 	if err := s.bgp.AddPeer(context.Background(), &api.AddPeerRequest{Peer: peerOf(s.config, n, restarting)}); err != nil {
 		return fmt.Errorf("neighbour %s: %w", n.Name, err)
 	}
@@ -152,7 +155,7 @@ func (s *sessions) remove(addr netip.Addr) error {
 }
 
 // restart makes a neighbour new to GoBGP, which lets one whose session was lost wait for
-// five seconds, and refuses its connections meanwhile; a new one it tries within two. The
+// five seconds, and refuses its connections meanwhile. The
 // new session is one of a speaker that restarted and whose forwarding went on: without that a
 // neighbour throws away what it kept, though only the session was lost.
 func (s *sessions) restart(n overlay.BGPNeighbour) error {
@@ -166,6 +169,7 @@ func (s *sessions) restart(n overlay.BGPNeighbour) error {
 func (s *sessions) end(addr netip.Addr) error {
 	delete(s.neighbours, addr)
 	s.relay.remove(addr)
+	s.transport.Remove(addr)
 	s.inbox.send(func() { s.options.Session(evpn.Session{Neighbour: addr, Ended: true, At: time.Now()}) })
 	return s.remove(addr)
 }
@@ -205,6 +209,8 @@ func (s *sessions) changed(p *apiutil.Peer, at time.Time) {
 		n.state, n.since = p.State.SessionState, at
 	}
 	switch {
+	case p.State.SessionState == bgp.BGP_FSM_ACTIVE:
+		s.transport.Want(n.conf.Addr)
 	case p.State.SessionState == bgp.BGP_FSM_ESTABLISHED:
 		s.established(n, p, at)
 	case idle:

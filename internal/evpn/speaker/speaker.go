@@ -1,5 +1,5 @@
 // Package speaker has the BGP sessions of an edge, with GoBGP in the process (RFC 4271,
-// 4760, 7432, 8950).
+// 4760, 7432, 8950). GoBGP's connections are package transport's.
 //
 // Its one invariant: what Receive gets of a neighbour is what the neighbour said, in its
 // order, and nothing else. A session that is lost is told as such, and never as routes that
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/server"
 
 	"github.com/selvage/selvage/internal/evpn"
+	"github.com/selvage/selvage/internal/evpn/transport"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -43,16 +45,17 @@ type Options struct {
 // Speaker has sessions with neighbours. Its methods may be called at any time, and but for
 // Close also from Receive and Session.
 type Speaker struct {
-	options  Options
-	bgp      *server.BgpServer
-	relay    *relay
-	exports  *exports
-	inbox    inbox
-	sessions *sessions
-	listed   listed
-	cancel   context.CancelFunc
-	done     chan struct{} // the goroutine that calls Receive and Session has ended
-	served   chan struct{} // GoBGP's has
+	options   Options
+	bgp       *server.BgpServer
+	transport *transport.Transport
+	relay     *relay
+	exports   *exports
+	inbox     inbox
+	sessions  *sessions
+	listed    listed
+	cancel    context.CancelFunc
+	done      chan struct{} // the goroutine that calls Receive and Session has ended
+	served    chan struct{} // GoBGP's has
 }
 
 // Start runs a speaker. Sessions come up by themselves, and again when they were lost.
@@ -64,12 +67,17 @@ func Start(ctx context.Context, o Options) (*Speaker, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.deaf = cmp.Or(o.deaf, deaf)
+	relay, connections := newRelay(o.Log), make(chan net.Conn)
+	bgp := server.NewBgpServer(server.LoggerOption(slog.New(handler{relay: relay}), nil))
+	if err := feed(bgp, connections); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Speaker{options: o, relay: newRelay(o.Log), inbox: newInbox(), cancel: cancel,
-		done: make(chan struct{}), served: make(chan struct{})}
-	s.bgp = server.NewBgpServer(server.LoggerOption(slog.New(handler{relay: s.relay}), nil))
+	s := &Speaker{options: o, bgp: bgp, relay: relay, inbox: newInbox(), cancel: cancel, done: make(chan struct{}), served: make(chan struct{})}
+	s.transport = transport.New(transport.Options{AS: o.Config.AS, RouterID: o.Config.RouterID, To: connections,
+		Failed: relay.failed, Refused: relay.refused, Discarded: relay.discarded, Log: o.Log})
 	s.exports = newExports(s.bgp)
-	s.sessions = &sessions{options: o, bgp: s.bgp, relay: s.relay, exports: s.exports, inbox: s.inbox, neighbours: make(map[netip.Addr]*neighbour)}
+	s.sessions = &sessions{options: o, bgp: s.bgp, transport: s.transport, relay: s.relay, exports: s.exports, inbox: s.inbox, neighbours: make(map[netip.Addr]*neighbour)}
 	s.listed = listed{bgp: s.bgp, log: o.Log}
 	go func() {
 		defer close(s.served)
@@ -83,16 +91,11 @@ func Start(ctx context.Context, o Options) (*Speaker, error) {
 }
 
 func (s *Speaker) start(ctx context.Context, b overlay.BGP) error {
-	global := &api.Global{Asn: b.AS, RouterId: b.RouterID.String(), ListenPort: -1}
-	for _, l := range b.Listen {
-		global.ListenPort = int32(l.Port())
-		global.ListenAddresses = append(global.ListenAddresses, l.Addr().String())
-	}
-	if err := s.bgp.StartBgp(ctx, &api.StartBgpRequest{Global: global}); err != nil {
-		if len(b.Listen) != 0 {
-			return fmt.Errorf("listen for BGP at %v: %w", b.Listen, err)
-		}
+	if err := s.bgp.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{Asn: b.AS, RouterId: b.RouterID.String(), ListenPort: -1}}); err != nil {
 		return fmt.Errorf("start BGP: %w", err)
+	}
+	if err := s.transport.Listen(b.Listen); err != nil {
+		return fmt.Errorf("listen for BGP at %v: %w", b.Listen, err)
 	}
 	if err := s.exports.setPolicies(); err != nil {
 		return err
@@ -169,6 +172,7 @@ func (s *Speaker) Close(keep bool) error {
 	s.cancel()
 	<-s.done
 	s.relay.closed.Store(true)
+	s.transport.Close()
 	err := s.bgp.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep})
 	s.bgp.Stop()
 	<-s.served
