@@ -54,7 +54,7 @@ func (c poolChecker) check() {
 	for _, name := range routers {
 		c.disjoint(byRouter[name])
 		if name != "" {
-			c.apart(byRouter[name], gateways[name], c.declared.uplinksOf(name))
+			c.apart(byRouter[name], c.uses(name, gateways[name]))
 		}
 	}
 }
@@ -92,26 +92,74 @@ func laterFirst(a, b claim) netip.Addr {
 	return b.First
 }
 
-// apart checks that pools have no address of the router, nor of hosts of the overlay.
-func (c poolChecker) apart(claims []claim, gateways, uplinks []connected) {
+// use is an address, or a network, that is no pool's.
+type use struct {
+	nat.Use
+	path string // where that is said, "" where the rule is an RFC's
+	hint string
+}
+
+// apart checks that pools have no address of the router, of its neighbours, nor of hosts of the overlay.
+func (c poolChecker) apart(claims []claim, uses []use) {
+	plain := each(uses, func(u use) nat.Use { return u.Use })
 	for _, r := range claims {
-		has := func(a netip.Addr) bool { return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 }
-		for _, n := range gateways {
-			if has(n.Masked().Addr()) || n.Contains(r.First) || n.Contains(r.Last) {
-				c.file.problem(r.path, fmt.Sprintf("overlaps %s, a network of the overlay (%s)", n.Masked(), c.file.place(r.path, n.path)),
-					"a pool needs addresses that nothing else uses")
-				break
-			}
+		i := nat.Used(r.AddrRange, plain)
+		if i < 0 {
+			continue
 		}
-		for _, n := range uplinks {
-			whole := n.Masked().Addr()
-			switch {
-			case has(n.Addr()):
-				c.file.problem(r.path, fmt.Sprintf("%s is the uplink's own address (%s)", n.Addr(), c.file.place(r.path, n.path)),
-					"leave it out, or use masquerade of the uplink")
-			case whole.Is4() && n.Bits() < 31 && (has(whole) || has(lastAddress(n.Prefix))):
-				c.file.problem(r.path, fmt.Sprintf("contains the network or broadcast address of %s", n.Masked()), "leave out the first and the last address of the network")
+		u := uses[i]
+		what := fmt.Sprintf("%s is %s", u.Addr(), u.By)
+		if !u.IsSingleIP() {
+			what = fmt.Sprintf("overlaps %s, %s", u.Masked(), u.By)
+		}
+		if u.path != "" {
+			what += fmt.Sprintf(" (%s)", c.file.place(r.path, u.path))
+		}
+		c.file.problem(r.path, what, u.hint)
+	}
+}
+
+// uses are those of a router.
+func (c poolChecker) uses(name objectName, gateways []connected) (list []use) {
+	const others = "a pool needs addresses that nothing else uses"
+	for _, n := range gateways {
+		list = append(list, use{nat.Use{Prefix: n.Masked(), By: "a network of the overlay"}, n.path, others})
+	}
+	for _, n := range c.declared.uplinksOf(name) {
+		list = append(list, use{nat.UseOf(n.Addr(), "the uplink's own address"), n.path, "leave it out, or use masquerade of the uplink"})
+		for _, end := range nat.Unassignable(n.Prefix) {
+			list = append(list, use{end, "", "leave it out"})
+		}
+	}
+	for i, r := range c.doc.Spec.Routers {
+		for j, route := range r.Routes {
+			for k, h := range route.Via {
+				if r.Name == name && h.Address.IsValid() {
+					at := fmt.Sprintf("spec.routers[%d].routes[%d].via[%d].address", i, j, k)
+					list = append(list, use{nat.UseOf(h.Address.Addr, "a next hop of the router"), at, "leave it out: it belongs to another router"})
+				}
 			}
 		}
 	}
+	return append(list, c.sessions(name)...)
+}
+
+// sessions are the ends of BGP sessions by the uplinks of a router. This host has their local addresses.
+func (c poolChecker) sessions(name objectName) (list []use) {
+	if c.doc.Spec.BGP == nil {
+		return nil
+	}
+	for i, n := range c.doc.Spec.BGP.Neighbours {
+		if r, u := c.doc.uplink(n.Uplink); u == nil || r.Name != name {
+			continue
+		}
+		at := fmt.Sprintf("spec.bgp.neighbours[%d]", i)
+		if n.Address.IsValid() {
+			list = append(list, use{nat.UseOf(n.Address.Addr, "a BGP neighbour"), at + ".address", "leave it out: it belongs to another router"})
+		}
+		if n.LocalAddress.IsValid() {
+			list = append(list, use{nat.UseOf(n.LocalAddress.Addr, "this host's address in a BGP session"), at + ".localAddress", "leave it out: the session would end"})
+		}
+	}
+	return list
 }

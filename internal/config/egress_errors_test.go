@@ -107,10 +107,12 @@ func TestPoolErrors(t *testing.T) {
 		{"203.0.113.9-203.0.113.5", `203.0.113.9-203.0.113.5 ends before it begins; write it 203.0.113.5-203.0.113.9`},
 		{`"203.0.113.9-2001:db8:5::9"`, `203.0.113.9-2001:db8:5::9 begins with IPv4 and ends with IPv6; make it two ranges, one a family`},
 		{"224.0.0.1", `224.0.0.1 is a multicast address; use the unicast address of a host`},
-		{`"fe80::1"`, `fe80::1 is valid on one link only; use an address that others can reply to`},
+		{`"fe80::1"`, `fe80::1 is in fe80::/10, valid on one link only; use an address that others can reply to`},
+		{"0.0.0.5", `0.0.0.5 is in 0.0.0.0/8, reserved (RFC 1122 section 3.2.1.3); use an address that others can reply to`},
+		{"203.0.113.0-203.0.113.1", `203.0.113.0 is the network address of 203.0.113.0/24; leave it out`},
 		{`"2001:db8:5::-2001:db8:5::ffff"`, `2001:db8:5::-2001:db8:5::ffff has more than 1024 addresses; give fewer: each has 64512 ports for each destination`},
 		{"203.0.113.1-203.0.113.9", `203.0.113.2 is the uplink's own address (spec.routers[0].uplinks[1].addresses[0], line 15); leave it out, or use masquerade of the uplink`},
-		{"203.0.113.250-203.0.113.255", `contains the network or broadcast address of 203.0.113.0/24; leave out the first and the last address of the network`},
+		{"203.0.113.250-203.0.113.255", `203.0.113.255 is the broadcast address of 203.0.113.0/24; leave it out`},
 		{"10.0.0.1", `overlaps 10.0.0.0/24, a network of the overlay (spec.segments[0].gateway.addresses[0], line 10); a pool needs addresses that nothing else uses`},
 		{"9.255.255.250-10.0.1.4", `overlaps 10.0.0.0/24, a network of the overlay (spec.segments[0].gateway.addresses[0], line 10); a pool needs addresses that nothing else uses`},
 	} {
@@ -132,6 +134,32 @@ func TestPoolErrors(t *testing.T) {
 		{"family of the uplink", withPolicy(strings.Replace(good, "[198.51.100.10]", `[198.51.100.10, "2001:db8::9"]`, 1)), []string{
 			`20:75: spec.egress.policies[0].pool[1]: uplink "wan" has no IPv6 address; add one to the uplink, or remove this from the pool`}},
 	}...))
+}
+
+// A next hop, a BGP neighbour and the host's end of the session keep their addresses; those of other routers are others.
+func TestPoolOfOthers(t *testing.T) {
+	const routes = "    routes: [{prefix: 0.0.0.0/0, via: [{address: 203.0.113.1}]}]\n"
+	const bgp = `  bgp:
+    as: 65000
+    neighbours: [{name: up, address: 203.0.113.9, localAddress: 203.0.113.8, as: 65001, uplink: lan}]
+`
+	pool := func(list string) string {
+		text := strings.Replace(withPolicy("name: web, router: r, vni: 9, gateways: gws, uplink: lan, pool: ["+list+"]"), "  ports: ", routes+"  ports: ", 1)
+		return strings.Replace(text, "  ports: ", "  - {name: q, uplinks: [{name: q-wan, interface: eth3, addresses: [203.0.113.3/24]}], "+strings.TrimSpace(strings.Replace(routes, ".1}", ".4}", 1))+"}\n  ports: ", 1) + bgp
+	}
+	testErrors(t, []errorCase{
+		{"next hop", pool("203.0.113.10, 203.0.113.1"), []string{
+			`22:87: spec.egress.policies[0].pool[1]: 203.0.113.1 is a next hop of the router (spec.routers[0].routes[0].via[0].address, line 16); leave it out: it belongs to another router`}},
+		{"range with the next hop", pool("203.0.113.1-203.0.113.1"), []string{
+			`22:73: spec.egress.policies[0].pool[0]: 203.0.113.1 is a next hop of the router (spec.routers[0].routes[0].via[0].address, line 16); leave it out: it belongs to another router`}},
+		{"neighbour", pool("203.0.113.9-203.0.113.20"), []string{
+			`22:73: spec.egress.policies[0].pool[0]: 203.0.113.9 is a BGP neighbour (spec.bgp.neighbours[0].address, line 25); leave it out: it belongs to another router`}},
+		{"this host", pool("203.0.113.8"), []string{
+			`22:73: spec.egress.policies[0].pool[0]: 203.0.113.8 is this host's address in a BGP session (spec.bgp.neighbours[0].localAddress, line 25); leave it out: the session would end`}},
+		{"subnet-router anycast", pool(`"2001:db8:5::-2001:db8:5::1"`), []string{
+			`22:73: spec.egress.policies[0].pool[0]: 2001:db8:5:: is the subnet-router anycast address of 2001:db8:5::/64 (RFC 4291 section 2.6.1); leave it out`}},
+	})
+	parseEdge(t, pool("203.0.113.4"))
 }
 
 // In another router the same addresses are others.

@@ -98,10 +98,13 @@ func TestGatewayErrors(t *testing.T) {
 			`7:59: spec.segments[0].gateway.addresses[0]: "10.0.0.1" is not a prefix; add the prefix length: 10.0.0.1/32 is one address`,
 		}},
 		{"network address", gateway("[10.0.0.0/24]"), []string{
-			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.0/24 is the network or broadcast address; use an address between 10.0.0.0 and 10.0.0.255`,
+			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.0 is the network address of 10.0.0.0/24; use another address of the network`,
 		}},
 		{"broadcast address", gateway("[10.0.0.255/24]"), []string{
-			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.255/24 is the network or broadcast address; use an address between 10.0.0.0 and 10.0.0.255`,
+			`7:59: spec.segments[0].gateway.addresses[0]: 10.0.0.255 is the broadcast address of 10.0.0.0/24; use another address of the network`,
+		}},
+		{"subnet-router anycast address", gateway(`["2001:db8:7::/64"]`), []string{
+			`7:59: spec.segments[0].gateway.addresses[0]: 2001:db8:7:: is the subnet-router anycast address of 2001:db8:7::/64 (RFC 4291 section 2.6.1); use another address of the network`,
 		}},
 		{"link-local", gateway(`["fe80::1/64"]`), []string{
 			`7:59: spec.segments[0].gateway.addresses[0]: fe80::1 is valid on one link only; leave it out: any IPv6 address adds the link-local one of the MAC address`,

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/invopop/jsonschema"
+
+	"github.com/selvage/selvage/internal/nat"
 )
 
 const prefixPattern = `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`
@@ -109,11 +111,11 @@ func (i *interfacePrefix) parse(text string) *problem {
 	case prefix.Addr().IsLinkLocalUnicast():
 		return &problem{fmt.Sprintf("%s is valid on one link only", prefix.Addr()),
 			"leave it out: any IPv6 address adds the link-local one of the MAC address"}
-	case prefix.Addr().Is4() && prefix.Bits() < 31 && (prefix.Addr() == prefix.Masked().Addr() || prefix.Addr() == lastAddress(prefix)):
-		return &problem{fmt.Sprintf("%s is the network or broadcast address", text), "use an address between " +
-			prefix.Masked().Addr().String() + " and " + lastAddress(prefix).String()}
 	case prefix.Bits() == 0:
 		return &problem{fmt.Sprintf("%s has no network", text), "give the prefix length of the network, as in /24 or /64"}
+	}
+	if why := nat.WhyUsed(prefix.Addr(), nat.Unassignable(prefix)); why != "" {
+		return &problem{fmt.Sprintf("%s is %s", prefix.Addr(), why), "use another address of the network"}
 	}
 	i.Prefix = prefix
 	return nil
@@ -122,15 +124,6 @@ func (i *interfacePrefix) parse(text string) *problem {
 // JSONSchema is called by the reflector.
 func (interfacePrefix) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: prefixPattern}
-}
-
-// lastAddress is the highest address of an IPv4 prefix.
-func lastAddress(p netip.Prefix) netip.Addr {
-	a := p.Masked().Addr().As4()
-	for bit := p.Bits(); bit < 32; bit++ {
-		a[bit/8] |= 0x80 >> (bit % 8)
-	}
-	return netip.AddrFrom4(a)
 }
 
 // network is a prefix without host bits, as in 10.0.0.0/8.

@@ -58,8 +58,10 @@ func parsePoolAddress(text string) (netip.Addr, *problem) {
 	if p == nil {
 		p = checkHost(text, addr, unicastHint)
 	}
-	if p == nil && addr.IsLinkLocalUnicast() {
-		p = &problem{fmt.Sprintf("%s is valid on one link only", text), "use an address that others can reply to"}
+	if p == nil {
+		if why := nat.WhyUsed(addr, nat.Reserved()); why != "" {
+			p = &problem{fmt.Sprintf("%s is %s", text, why), "use an address that others can reply to"}
+		}
 	}
 	return addr, p
 }
