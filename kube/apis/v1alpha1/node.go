@@ -45,6 +45,12 @@ type EgressNodeStatus struct {
 	// +optional
 	Gateways []NodeGateway `json:"gateways,omitempty"`
 
+	// uplinkAddresses are those of the node's interfaces that are uplinks of gateways that it is a member of, with the length of their networks.
+	// No policy gets one of them.
+	// +listType=set
+	// +optional
+	UplinkAddresses []string `json:"uplinkAddresses,omitempty"`
+
 	// +listType=map
 	// +listMapKey=type
 	// +optional

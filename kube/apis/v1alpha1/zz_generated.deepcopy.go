@@ -346,6 +346,11 @@ func (in *EgressNodeStatus) DeepCopyInto(out *EgressNodeStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.UplinkAddresses != nil {
+		in, out := &in.UplinkAddresses, &out.UplinkAddresses
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

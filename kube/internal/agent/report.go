@@ -19,7 +19,7 @@ import (
 func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1alpha1.EgressNodeStatus {
 	s := *was.DeepCopy()
 	s.Version = cmp.Or(f.Status.Version, was.Version)
-	s.Policies, s.Gateways = nil, nil
+	s.Policies, s.Gateways, s.UplinkAddresses = nil, nil, plan.Texts(p.Uplinks)
 	for _, c := range p.Policies {
 		s.Policies = append(s.Policies, v1alpha1.NodePolicy{
 			Policy: c.Key, UID: c.UID, Generation: c.Generation, Pods: int32(c.Pods), Programmed: f.Failed == "" && f.Lacks[c.Key] == "", Message: cmp.Or(f.Lacks[c.Key], f.Failed),

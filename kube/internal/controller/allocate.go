@@ -25,6 +25,7 @@ const addressesMost = 1 << 16
 // two have the same the older one keeps it.
 func (a *assessment) allocate() {
 	taken, usedVNI := map[netip.Addr]*policy{}, map[int32]bool{}
+	a.findUsable()
 	old := slices.Clone(a.policies)
 	slices.SortFunc(old, func(x, y *policy) int {
 		if !x.CreationTimestamp.Equal(&y.CreationTimestamp) {
@@ -80,7 +81,7 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 		p.refuse = refusal{"NoGateway", fmt.Sprintf("there is no EgressGateway %s", p.spec.Gateway)}
 		return
 	}
-	list := Ranges(g)
+	list := a.usable[g.Name]
 	switch {
 	case p.takesNone():
 		return
@@ -88,7 +89,7 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 		p.refuse = refusal{"NoAddresses", fmt.Sprintf("EgressGateway %s has no addresses: add spec.addresses to it, or have the policy's spec.address be of type Node", g.Name)}
 		return
 	case p.spec.Address.Type == v1alpha1.AddressFixed:
-		a.fix(p, list, taken)
+		a.fix(p, g, taken)
 		return
 	}
 	var count [2]int32
@@ -103,12 +104,14 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 	}
 }
 
-func (a *assessment) fix(p *policy, list []netipx.IPRange, taken map[netip.Addr]*policy) {
+func (a *assessment) fix(p *policy, g *v1alpha1.EgressGateway, taken map[netip.Addr]*policy) {
 	for _, text := range p.spec.Address.Fixed {
 		addr, err := netip.ParseAddr(text)
 		switch {
-		case err != nil || !within(list, addr):
+		case err != nil || !within(Ranges(g), addr):
 			p.refuse = refusal{"AddressUnknown", fmt.Sprintf("%s is no address of EgressGateway %s", text, p.spec.Gateway)}
+		case !within(a.usable[g.Name], addr):
+			p.refuse = refusal{"AddressInvalid", fmt.Sprintf("%s is %s", text, a.uses.Of(g).Why(addr))}
 		case taken[addr] != nil:
 			p.refuse = refusal{"AddressTaken", fmt.Sprintf("policy %s has %s", taken[addr].key, text)}
 		default:
@@ -144,7 +147,7 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 	for _, text := range p.status.Addresses {
 		count[plan.Family(netip.MustParseAddr(text))]++
 	}
-	for _, r := range Ranges(g) {
+	for _, r := range a.usable[g.Name] {
 		of := plan.Family(r.From())
 		for addr, n := r.From(), 0; count[of] < wants(p) && n < addressesMost && addr.IsValid() && addr.Compare(r.To()) <= 0; addr, n = addr.Next(), n+1 {
 			if taken[addr] == nil {
@@ -171,7 +174,7 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 // use counts the addresses of a gateway.
 func (a *assessment) use(g *v1alpha1.EgressGateway, taken map[netip.Addr]*policy) {
 	g.Status.Addresses = v1alpha1.AddressUse{}
-	list := Ranges(g)
+	list := a.usable[g.Name]
 	for _, r := range list {
 		g.Status.Addresses.Total += Size(r)
 	}
@@ -196,6 +199,58 @@ func within(list []netipx.IPRange, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(r netipx.IPRange) bool { return r.Contains(a) })
 }
 
+// findUsable finds what of each gateway's addresses may be given out.
+func (a *assessment) findUsable() {
+	nodes := make([]plan.Node, len(a.Nodes))
+	var cluster []netip.Prefix
+	for i := range a.Nodes {
+		nodes[i] = plan.NodeOf(&a.Nodes[i])
+		for _, text := range a.Nodes[i].Spec.PodCIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				cluster = append(cluster, p)
+			}
+		}
+	}
+	uplinks := map[netip.Prefix]string{}
+	for i := range a.EgressNodes {
+		for _, text := range a.EgressNodes[i].Status.UplinkAddresses {
+			if p, err := netip.ParsePrefix(text); err == nil && (uplinks[p] == "" || a.EgressNodes[i].Name < uplinks[p]) {
+				uplinks[p] = a.EgressNodes[i].Name
+			}
+		}
+	}
+	a.uses, a.usable = plan.NewUses(a.Gateways, nodes, cluster, plan.DefaultLinkPair, uplinks), map[string][]netipx.IPRange{}
+	for i := range a.Gateways {
+		a.usable[a.Gateways[i].Name] = Usable(&a.Gateways[i], a.uses)
+	}
+}
+
+// Usable are the addresses of a gateway that are nobody else's, each once, in the order of the spec.
+func Usable(g *v1alpha1.EgressGateway, all plan.Uses) (list []netipx.IPRange) {
+	uses := all.Of(g)
+	for _, r := range Ranges(g) {
+		list = append(list, usable(r, uses, list...)...)
+	}
+	return list
+}
+
+// usable is what of a range is nobody else's, and not given already.
+func usable(r netipx.IPRange, uses plan.Uses, given ...netipx.IPRange) []netipx.IPRange {
+	var b netipx.IPSetBuilder
+	b.AddRange(r)
+	for _, p := range uses.Within(r.From(), r.To()) {
+		b.RemovePrefix(p)
+	}
+	for _, g := range given {
+		b.RemoveRange(g)
+	}
+	set, err := b.IPSet()
+	if err != nil { // of a prefix that is none, and there is none
+		return nil
+	}
+	return set.Ranges()
+}
+
 // Ranges are the good ones of a gateway.
 func Ranges(g *v1alpha1.EgressGateway) (list []netipx.IPRange) {
 	for _, text := range g.Spec.Addresses {
@@ -206,11 +261,16 @@ func Ranges(g *v1alpha1.EgressGateway) (list []netipx.IPRange) {
 	return list
 }
 
-// badRange says what is wrong with the addresses of a gateway, "" when nothing is.
-func badRange(g *v1alpha1.EgressGateway) string {
+// badRange says what is wrong with the addresses of a gateway, "" when nothing is. What of a range or network can be given out is.
+func (a *assessment) badRange(g *v1alpha1.EgressGateway) string {
+	uses := a.uses.Of(g)
 	for _, text := range g.Spec.Addresses {
-		if _, ok := parseRange(string(text)); !ok {
+		r, ok := parseRange(string(text))
+		if !ok {
 			return fmt.Sprintf("spec.addresses: %s does not go from an address to a later one of its family", text)
+		}
+		if len(usable(r, uses)) == 0 {
+			return fmt.Sprintf("spec.addresses: no address of %s can be given out: %s is %s", text, r.From(), uses.Why(r.From()))
 		}
 	}
 	return ""

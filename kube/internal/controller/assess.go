@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,8 @@ type assessment struct {
 	ready    map[string]bool                 // nodes that there are
 	gateways map[string]*v1alpha1.EgressGateway
 	policies []*policy // in the order in which they are asked
+	uses     plan.Uses
+	usable   map[string][]netipx.IPRange // by gateway: what it may give out
 }
 
 // view is a gateway as a member of it reports it.
@@ -349,7 +352,7 @@ func (a *assessment) concludeGateway(g *v1alpha1.EgressGateway) {
 	serving, why := served(g)
 	s.Serving = fmt.Sprintf("%d/%d", serving, len(s.Nodes))
 	accepted := refusal{"Accepted", ""}
-	bad, unusable := badRange(g), a.passwords(g)
+	bad, unusable := a.badRange(g), a.passwords(g)
 	switch {
 	case bad != "":
 		accepted = refusal{"AddressesInvalid", bad}

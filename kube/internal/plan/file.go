@@ -176,7 +176,7 @@ func (m *maker) routes() []object {
 		var via []object
 		for _, g := range m.uplinked() {
 			for _, h := range g.Spec.Uplink.NextHops {
-				if a, err := netip.ParseAddr(h); err == nil && a.Is4() == is4 && m.isNear(g, a) {
+				if a, err := netip.ParseAddr(h); err == nil && a.Is4() == is4 && m.isNextHop(g, a) {
 					via = append(via, object{"address": a.String()})
 				}
 			}
@@ -195,7 +195,12 @@ func (m *maker) isConnected(n netip.Prefix) bool {
 	})
 }
 
-// isNear reports whether a next hop is in a network of the uplink, as an edge demands.
+// isNextHop reports whether packets can leave by an address: it is in a network of the uplink, and not the node's own.
+func (m *maker) isNextHop(g *v1alpha1.EgressGateway, a netip.Addr) bool {
+	return m.isNear(g, a) && !m.isOwn(a)
+}
+
+// isNear reports whether an address is in a network of the uplink, as an edge demands.
 func (m *maker) isNear(g *v1alpha1.EgressGateway, a netip.Addr) bool {
 	return slices.ContainsFunc(m.uplink(g), func(p netip.Prefix) bool { return p.Contains(a) })
 }

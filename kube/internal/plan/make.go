@@ -41,6 +41,7 @@ func Make(in Input) (Plan, error) {
 		}
 		p.Steering = append(p.Steering, c.steer()...)
 	}
+	p.Uplinks = m.ownUplinks()
 	return p, nil
 }
 
@@ -170,6 +171,7 @@ func (m *maker) collect() (err error) {
 		})
 	}
 	slices.SortFunc(m.concerns, func(a, b *concern) int { return a.rank.Compare(b.rank) })
+	m.refuse()
 	apart(m.concerns)
 	m.fit()
 	m.concerns = slices.DeleteFunc(m.concerns, func(c *concern) bool { return c.Pods == 0 && !c.Member })
@@ -239,7 +241,7 @@ func (m *maker) strange(c *concern) netip.Addr {
 // broken is what keeps the node from serving for a gateway of which it is a member, "" when nothing does.
 func (m *maker) broken(g *v1alpha1.EgressGateway) string {
 	u, name, addrs := g.Spec.Uplink, g.Name, m.uplink(g)
-	near := func(h string) bool { a, err := netip.ParseAddr(h); return err == nil && m.isNear(g, a) }
+	near := func(h string) bool { a, err := netip.ParseAddr(h); return err == nil && m.isNextHop(g, a) }
 	switch {
 	case u.Interface == m.in.Host.Underlay && u.VLAN == 0:
 		return fmt.Sprintf("interface %s, the uplink of EgressGateway %s, has the node's own address: an uplink is an interface, or a VLAN, of its own", u.Interface, name)
@@ -271,16 +273,9 @@ func carries(own []netip.Prefix, pool []string) string {
 		case err != nil:
 		case !slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() }):
 			return "has on this node no address of the family of " + text
-		case slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == a || isEdgeOf(p, a) }):
-			return text + " is on this node its own address, or its network's first or last"
 		}
 	}
 	return ""
-}
-
-// isEdgeOf reports whether a is the network or broadcast address of p.
-func isEdgeOf(p netip.Prefix, a netip.Addr) bool {
-	return a.Is4() && p.Bits() < 31 && p.Contains(a) && (a == p.Masked().Addr() || !p.Contains(a.Next()))
 }
 
 // Leaves reports whether a pod may be steered: it has addresses of its own, and is not over.

@@ -389,7 +389,11 @@ func random(r *rand.Rand) Input {
 	if r.IntN(2) == 0 {
 		in.Host.Uplinks["eth1"] = append(in.Host.Uplinks["eth1"], session203)
 	}
+	if r.IntN(4) == 0 {
+		second.Spec.Uplink.NextHops = []string{"198.51.100.1", "198.51.100.3"} // the node's own, too
+	}
 	in.Gateways = append(in.Gateways, second)
+	oddPolicies(r, &in)
 	for i := range r.IntN(8) {
 		in.Policies = append(in.Policies, policy([]string{"shop", "bank"}[r.IntN(2)], "r"+string(rune('a'+i)), int32(10+i), func(s *v1alpha1.EgressPolicySpec) {
 			s.Gateway = []string{"out", "second", "none"}[r.IntN(3)]
@@ -404,6 +408,19 @@ func random(r *rand.Rand) Input {
 		}))
 	}
 	return in
+}
+
+// oddPolicies are what the API server takes, a node has at most, and no edge would.
+func oddPolicies(r *rand.Rand, in *Input) {
+	for i := range r.IntN(3) {
+		odd := policy("shop", "odd"+string(rune('a'+i)), int32(50+i), func(s *v1alpha1.EgressPolicySpec) { s.Gateway = []string{"out", "second"}[r.IntN(2)] })
+		odd.Status.Addresses = []string{[]string{
+			"127.0.0.1", "224.0.0.1", "0.0.0.0", "0.0.0.9", "255.255.255.255", "169.254.0.1", "::", "::5", "::ffff:198.51.100.9", "fe80::1", "ff02::1", "100.127.255.252", "100.127.255.254",
+			"198.51.100.0", "198.51.100.1", "198.51.100.3", "198.51.100.255", "2001:db8:51::", "2001:db8:51::3", "2001:db8:77::1", "10.244.1.1", "192.0.2.3", "203.0.113.9", "nonsense",
+		}[r.IntN(24)]}
+		odd.Status.VNI += []int32{0, 0, 0, -6160384, -50 - int32(i) - 1, 1 << 30}[r.IntN(6)]
+		in.Policies = append(in.Policies, odd)
+	}
 }
 
 func BenchmarkMake(b *testing.B) {

@@ -97,7 +97,6 @@ func TestMemberThatCannotServe(t *testing.T) {
 	for words, change := range map[string]func(*Input){
 		"no next hop":                     func(in *Input) { in.Gateways[0].Spec.Uplink.NextHops = []string{"203.0.113.1"} },
 		"no address of the family":        func(in *Input) { in.Host.Uplinks["eth1"] = prefixes("2001:db8:51::3/64") },
-		"its own address":                 func(in *Input) { in.Policies[0].Status.Addresses = []string{"198.51.100.3"} },
 		"is missing on this node, or has": func(in *Input) { in.Host.Uplinks = nil },
 	} {
 		in := cluster()

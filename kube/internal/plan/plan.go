@@ -108,6 +108,7 @@ type Plan struct {
 	Groups   map[string][]netip.Addr // members of the file's live groups: pods of policies
 	Gateways map[string]string       // the file's groups of gateways, and the EgressGateway of each
 	Remotes  map[netip.Addr]string   // nodes by their tunnel endpoint, the own one too
+	Uplinks  []netip.Prefix          // addresses of the node's uplinks, as a member of gateways
 	Steering []Steer                 // in the order of policies
 	Policies []Policy                // those that concern the node, in their order
 }
