@@ -1,4 +1,7 @@
-package prove
+// Package packetsocket is sockets that see frames as they arrive at an interface, before the data path does, and that send frames.
+//
+// Its one invariant: nothing is queued that the filter does not take. Do not use it where every packet of a busy interface would pass the filter for long.
+package packetsocket
 
 import (
 	"encoding/binary"
@@ -17,14 +20,14 @@ const (
 	ignoreOutgoing = 23
 )
 
-// socket sees what arrives at one interface before the data path does, and sends by any.
-type socket struct {
+// Socket sees what arrives at one interface before the data path does, and sends by any.
+type Socket struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// openSocket opens it in the network namespace of the calling thread.
-func openSocket(ifindex int, filter []unix.SockFilter) (*socket, error) {
+// Open opens it in the network namespace of the calling thread.
+func Open(ifindex int, filter []unix.SockFilter) (*Socket, error) {
 	// No protocol yet: nothing may be queued before the filter is there.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -34,18 +37,18 @@ func openSocket(ifindex int, filter []unix.SockFilter) (*socket, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), "probes")
+	file := os.NewFile(uintptr(fd), "packet socket")
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &socket{file, raw}, nil
+	return &Socket{file, raw}, nil
 }
 
 func setUp(fd, ifindex int, filter []unix.SockFilter) error {
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {
-		return fmt.Errorf("attach the filter of probes: %w", err)
+		return fmt.Errorf("attach the filter of a packet socket: %w", err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, ignoreOutgoing, 1); err != nil {
 		return fmt.Errorf("set PACKET_IGNORE_OUTGOING: %w", err)
@@ -60,8 +63,8 @@ func setUp(fd, ifindex int, filter []unix.SockFilter) error {
 	return nil
 }
 
-// send sends a frame as it is. What finds no room is lost, like in a switch.
-func (s *socket) send(ifindex int, frame []byte) error {
+// Send sends a frame as it is. What finds no room is lost, like in a switch.
+func (s *Socket) Send(ifindex int, frame []byte) error {
 	to := &unix.SockaddrLinklayer{Ifindex: ifindex, Halen: 6}
 	copy(to.Addr[:], frame[:6])
 	var sent error
@@ -75,8 +78,8 @@ func (s *socket) send(ifindex int, frame []byte) error {
 	return err
 }
 
-// receive waits for a frame, until close.
-func (s *socket) receive(b []byte) (frame []byte, err error) {
+// Receive waits for a frame, until Close.
+func (s *Socket) Receive(b []byte) (frame []byte, err error) {
 	var n int
 	var received error
 	err = s.raw.Read(func(fd uintptr) bool {
@@ -89,4 +92,5 @@ func (s *socket) receive(b []byte) (frame []byte, err error) {
 	return b[:n], nil
 }
 
-func (s *socket) close() error { return s.file.Close() }
+// Close ends it, and Receive.
+func (s *Socket) Close() error { return s.file.Close() }

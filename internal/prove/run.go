@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/packetsocket"
 )
 
 const (
@@ -33,7 +34,7 @@ var sizes = []int{1280, 1350, 1380, 1400, 1420, 1440, 1450, 1460, 1472, 1480, 14
 // Prober sends probes and reads what comes back. Its methods are not safe for concurrent use.
 type Prober struct {
 	mac     overlay.MAC
-	sockets []*socket
+	sockets []*packetsocket.Socket
 	readers sync.WaitGroup
 	tunnels []Tunnel
 	edges   map[netip.Addr][]netip.Addr // first addresses of the edges, by any of theirs
@@ -66,7 +67,7 @@ func Open(o Options, tunnels []Tunnel) (*Prober, error) {
 	}
 	filter := filterFor(o.MAC, headers)
 	for _, ifindex := range o.Interfaces {
-		s, err := openSocket(ifindex, filter)
+		s, err := packetsocket.Open(ifindex, filter)
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -83,7 +84,7 @@ func Open(o Options, tunnels []Tunnel) (*Prober, error) {
 func (p *Prober) Close() error {
 	var errs []error
 	for _, s := range p.sockets {
-		errs = append(errs, s.close())
+		errs = append(errs, s.Close())
 	}
 	p.readers.Wait()
 	return errors.Join(errs...)
@@ -92,10 +93,10 @@ func (p *Prober) Close() error {
 // Sent is how many packets were sent by now.
 func (p *Prober) Sent() int { return p.sent }
 
-func (p *Prober) listen(s *socket, headers map[uint16]overlay.Encapsulation) {
+func (p *Prober) listen(s *packetsocket.Socket, headers map[uint16]overlay.Encapsulation) {
 	b := make([]byte, 1<<16)
 	for {
-		frame, err := s.receive(b)
+		frame, err := s.Receive(b)
 		if err != nil { // closed, or the interface went
 			return
 		}

@@ -148,7 +148,7 @@ func (p *Prober) shoot(s *shot) error {
 	s.tries++
 	p.mu.Unlock()
 	p.sent++
-	err := p.sockets[0].send(path.Ifindex, frame)
+	err := p.sockets[0].Send(path.Ifindex, frame)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
 		p.mu.Lock()
 		s.failed = err
