@@ -17,17 +17,13 @@ func (ev *HostEvents) AnnounceAddress(uplink string, addr netip.Addr) error {
 		return fmt.Errorf("announce %s: there is no uplink %q", addr, uplink)
 	}
 	mac := overlay.MAC(ev.numbers.segments[segment].GatewayMac)
-	frame := announcement(mac, addr, advertisedOverride)
-	if addr.Is6() {
-		frame = advertisement(mac, addr, advertisedRouter|advertisedOverride)
-	}
 	sent := false
 	for id := range ev.numbers.names.ports {
 		vport := &ev.numbers.vports[id]
 		if vport.Segment != segment {
 			continue
 		}
-		if err := ev.send(int(vport.Ifindex), withVLAN(frame, vport.Vlan)); err != nil {
+		if err := ev.send(int(vport.Ifindex), AddressAnnouncement(mac, vport.Vlan, addr, true)); err != nil {
 			return fmt.Errorf("announce %s at the uplink %s: %w", addr, uplink, err)
 		}
 		sent = true

@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/alarm"
 	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/apiserver/listeners"
+	"github.com/selvage/selvage/internal/duplicate"
 	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/failover"
 	"github.com/selvage/selvage/internal/fault"
@@ -76,6 +77,7 @@ type edge struct {
 	replication *gateway.Replication
 	lease       *gateway.Lease
 	failover    *failover.Failover
+	duplicates  *duplicate.Watch
 
 	bgp        *peering.Peering
 	hostEvents *hostevent.Follower

@@ -23,6 +23,7 @@ import (
 	"github.com/selvage/selvage/internal/bfd"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/duplicate"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/liveness"
@@ -136,6 +137,9 @@ func newWorld(t *testing.T) *world {
 		ConfigPath: "a.yaml", RuntimeDir: t.TempDir(), StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Version: "test",
 		RemoveAtExit: true, Resync: time.Hour, Hangup: w.hangups, Load: w.load, Parse: w.parse, OpenDataPath: w.openDataPath,
 		OpenHost: func(string, *slog.Logger) (Host, error) { return fakeHost{w}, w.call("open host") },
+		AskForAddresses: func(context.Context, duplicate.Link, []netip.Addr, int) (map[netip.Addr]overlay.MAC, error) {
+			return nil, nil
+		},
 		OpenProbes: func(tep netip.Addr, _ int, _ *slog.Logger) (discovery.Probes, error) {
 			return fakeProbes{w, tep}, w.call("probe from " + tep.String())
 		},

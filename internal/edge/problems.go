@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/alarm"
+	"github.com/selvage/selvage/internal/duplicate"
 	"github.com/selvage/selvage/internal/failover"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/offload/schedule"
@@ -35,7 +36,7 @@ func (e *edge) watchedProblems() []problem.Problem {
 		frozen = e.hostEvents.Problems(now)
 	}
 	return slices.Concat(
-		e.offloads.Problems(e.state.config), e.remoteProblems(), frozen, e.loops.Problems(now), e.transactions.Problems(), e.listeners.Problems(now),
+		e.offloads.Problems(e.state.config), e.remoteProblems(), frozen, e.loops.Problems(now), e.duplicates.Problems(), e.transactions.Problems(), e.listeners.Problems(now),
 	)
 }
 
@@ -57,7 +58,7 @@ var minorFaults = []string{
 }
 
 func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || schedule.IsMinor(what) {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || duplicate.IsMinor(what) || schedule.IsMinor(what) {
 		return problem.SeverityWarning
 	}
 	return problem.SeverityError

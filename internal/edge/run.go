@@ -30,6 +30,7 @@ import (
 	"github.com/selvage/selvage/internal/bgp"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/duplicate"
 	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn"
 	"github.com/selvage/selvage/internal/evpn/speaker"
@@ -103,6 +104,8 @@ type RunOptions struct {
 	OpenHost     func(recordPath string, log *slog.Logger) (Host, error)
 	OpenProbes   func(tep netip.Addr, ifindex int, log *slog.Logger) (discovery.Probes, error)
 	OpenLiveness func(log *slog.Logger) (liveness.Monitor, error)
+	// AskForAddresses says which other hosts have addresses.
+	AskForAddresses func(ctx context.Context, l duplicate.Link, addrs []netip.Addr, probes int) (map[netip.Addr]overlay.MAC, error)
 
 	OpenReplication func(o replica.Options) (gateway.Replicator, error)
 	OpenSpeaker     func(ctx context.Context, o speaker.Options) (bgp.Speaker, error)
@@ -142,6 +145,9 @@ func (o RunOptions) withDefaults() RunOptions {
 	}
 	if o.OpenProbes == nil {
 		o.OpenProbes = openPathProbes
+	}
+	if o.AskForAddresses == nil {
+		o.AskForAddresses = duplicate.Ask
 	}
 	if o.OpenLiveness == nil {
 		o.OpenLiveness = liveness.OpenMonitor
@@ -317,8 +323,10 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 		},
 	})
 	e.writer = writer.New(writer.Options{Edge: cfg, Role: e.role, Liveness: e.liveness, Enter: e.ns.Enter})
+	e.duplicates = newDuplicates(e)
 	e.failover = failover.New(failover.Options{
-		Edge: steered{e}, Writer: e.writer, Role: e.role, Replication: e.replication, NAT: nat, Log: logging.For(e.log, "failover"), Report: e.faults.Report,
+		Prober: e.duplicates,
+		Edge:   steered{e}, Writer: e.writer, Role: e.role, Replication: e.replication, NAT: nat, Log: logging.For(e.log, "failover"), Report: e.faults.Report,
 		Steered: e.instruments.Steered,
 	})
 	e.bgp = peering.New(peering.Options{
@@ -337,7 +345,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.offloads.Run, e.scrapes.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.duplicates.Run, e.offloads.Run, e.scrapes.Run,
 	} {
 		ends = append(ends, background.Start(ctx, watch))
 	}

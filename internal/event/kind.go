@@ -42,6 +42,7 @@ const (
 	MACMoved         Kind = "mac-moved"
 	MACFrozen        Kind = "mac-frozen"
 	MACThawed        Kind = "mac-thawed"
+	AddressConflict  Kind = "address-conflict"
 	GatewayRole      Kind = "gateway-role"
 	FailoverStarted  Kind = "failover-started"
 	FailoverEnded    Kind = "failover-ended"
@@ -106,6 +107,7 @@ func Kinds() []About {
 		{MACMoved, "mac", "A host moved to this edge, or away from it.", true},
 		{MACFrozen, "mac", "A MAC address moved too often and is frozen.", true},
 		{MACThawed, "mac", "A frozen MAC address may move again.", true},
+		{AddressConflict, "address", "Another host has a tunnel endpoint, an address of an uplink or an egress address of this edge too, or no longer. `mac` is its MAC address.", true},
 		{GatewayRole, "gateway", "An egress gateway has another role: serving, draining or gone.", false},
 		{FailoverStarted, "gateway", "A gateway is gone, and others take over its sources.", false},
 		{FailoverEnded, "gateway", "The tables obey, and the uplinks were told of addresses that came here. `duration` is from the failure's being seen.", false},

@@ -44,6 +44,8 @@ type Options struct {
 	Replication *gateway.Replication
 	NAT         gateway.NAT
 	Log         *slog.Logger
+	// Prober says which addresses other hosts have; nil: none.
+	Prober gateway.Prober
 	// Report keeps an error as a problem until it is called with nil.
 	Report func(what string, err error)
 	// Steered is told how long it took to lead packets another way; nil: nobody counts.
@@ -59,7 +61,7 @@ type Failover struct {
 // New has steered nothing yet.
 func New(o Options) *Failover {
 	f := &Failover{o: o}
-	f.announcer = gateway.NewAnnouncer(o.Role, uplinks{f})
+	f.announcer = gateway.NewAnnouncer(o.Role, uplinks{f}, o.Prober)
 	return f
 }
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/writer"
 )
 
@@ -37,19 +37,10 @@ func (u uplinks) Resolve(places []gateway.Place) (unknown int) {
 		for _, p := range places {
 			if !known[p] {
 				unknown++
-				errs = append(errs, f.SolicitHost(p.Uplink, p.Uplink, solicited(p.Addr), []netip.Addr{p.Addr}))
+				errs = append(errs, f.SolicitHost(p.Uplink, p.Uplink, datapath.Solicited(p.Addr), []netip.Addr{p.Addr}))
 			}
 		}
 	})
 	u.f.o.Report(resolveProblem, errors.Join(errs...))
 	return unknown
-}
-
-// solicited is the MAC address at which a host of an unknown one hears questions.
-func solicited(addr netip.Addr) overlay.MAC {
-	if addr.Is4() {
-		return overlay.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	}
-	b := addr.As16()
-	return overlay.MAC{0x33, 0x33, 0xff, b[13], b[14], b[15]} // RFC 4291 section 2.7.1, RFC 2464 section 7
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -24,8 +25,9 @@ type Place struct {
 // Announcement is addresses that came to this edge.
 type Announcement struct {
 	places    []Place
-	fresh     int   // of these, that were not here before
-	failovers []int // by which they came
+	fresh     int     // of these, that were not here before
+	unproven  []Place // of these, that no gateway of the group is known to have had
+	failovers []int   // by which they came
 }
 
 // Uplinks are the networks that are told where addresses are.
@@ -34,17 +36,24 @@ type Uplinks interface {
 	Announce(places []Place, owns func(Place) bool)
 }
 
+// Prober finds addresses that other hosts have.
+type Prober interface {
+	// Free says which of places no other host has. It may take a second.
+	Free(ctx context.Context, places []Place) []Place
+}
+
 // Announcer tells the networks of the uplinks where addresses are now.
 type Announcer struct {
 	role    *Role
 	uplinks Uplinks
+	prober  Prober // nil: all are free
 	came    chan Announcement
 	ended   chan struct{}
 }
 
 // NewAnnouncer makes one for the addresses of a role.
-func NewAnnouncer(role *Role, uplinks Uplinks) *Announcer {
-	return &Announcer{role: role, uplinks: uplinks, came: make(chan Announcement, 1), ended: make(chan struct{})}
+func NewAnnouncer(role *Role, uplinks Uplinks, prober Prober) *Announcer {
+	return &Announcer{role: role, uplinks: uplinks, prober: prober, came: make(chan Announcement, 1), ended: make(chan struct{})}
 }
 
 // Announce hands over addresses that came to this edge.
@@ -68,6 +77,17 @@ type repeat struct {
 func (n *Announcer) Run(ctx context.Context) {
 	defer close(n.ended)
 	var due []repeat
+	free := make(chan []Place)
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	tell := func(places []Place) {
+		n.announce(places)
+		now := time.Now()
+		for _, after := range repeats {
+			due = append(due, repeat{places, now.Add(after)})
+		}
+		slices.SortStableFunc(due, func(a, b repeat) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+	}
 	for {
 		wait := time.Hour
 		if len(due) > 0 {
@@ -79,13 +99,13 @@ func (n *Announcer) Run(ctx context.Context) {
 			timer.Stop()
 			return
 		case a := <-n.came:
-			n.announce(a.places)
-			now := time.Now()
-			n.role.announced(a, now)
-			for _, after := range repeats {
-				due = append(due, repeat{a.places, now.Add(after)})
+			tell(n.proven(a))
+			n.role.announced(a, time.Now())
+			if n.prober != nil && len(a.unproven) > 0 {
+				probes.Go(func() { n.probe(ctx, a.unproven, free) })
 			}
-			slices.SortStableFunc(due, func(a, b repeat) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+		case places := <-free:
+			tell(places)
 		case <-timer.C:
 			if len(due) > 0 && !time.Now().Before(due[0].at) {
 				n.announce(due[0].places)
@@ -93,6 +113,22 @@ func (n *Announcer) Run(ctx context.Context) {
 			}
 		}
 		timer.Stop()
+	}
+}
+
+// proven are the places that are announced at once: a takeover waits for nobody.
+func (n *Announcer) proven(a Announcement) []Place {
+	if n.prober == nil {
+		return a.places
+	}
+	return slices.DeleteFunc(slices.Clone(a.places), func(p Place) bool { return slices.Contains(a.unproven, p) })
+}
+
+// probe hands on those of places that no other host has.
+func (n *Announcer) probe(ctx context.Context, places []Place, free chan<- []Place) {
+	select {
+	case free <- n.prober.Free(ctx, places):
+	case <-ctx.Done():
 	}
 }
 

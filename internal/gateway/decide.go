@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
@@ -20,8 +21,11 @@ type Decision struct {
 	config overlay.Edge
 	own    ownState
 	apart  bool // another gateway of its groups does not answer to this edge
-	now    time.Time
-	again  time.Time // when to ask again; zero: not by itself
+	// withheld are addresses that another host has, for which this edge does not answer.
+	withheld map[Place]bool
+	left     map[Place]bool // of these, that this edge would answer for
+	now      time.Time
+	again    time.Time // when to ask again; zero: not by itself
 }
 
 // State is that of a gateway, for those who share the work.
@@ -33,10 +37,21 @@ func (d Decision) Service() bfd.Service { return service(d.own.reported, d.apart
 // Same reports whether tables of both are the same.
 func (d Decision) Same(o Decision) bool { return sameStates(d.States, o.States) }
 
-// Lease marks what this edge answers for only while its process lives.
+// Lease marks what this edge answers for only while its process lives, and leaves out what is another host's.
 func (d Decision) Lease(list []fib.Egress) {
-	if d.config.Egress != nil {
-		leased(d.config, list, d.States)
+	if d.config.Egress == nil {
+		return
+	}
+	leased(d.config, list, d.States)
+	for i := range list {
+		e := &list[i]
+		if len(d.withheld) > 0 {
+			e.Owned = slices.DeleteFunc(slices.Clone(e.Owned), func(a netip.Addr) bool {
+				p := Place{e.Uplink, a}
+				d.left[p] = d.left[p] || d.withheld[p]
+				return d.withheld[p]
+			})
+		}
 	}
 }
 
@@ -50,7 +65,7 @@ func (r *Role) Evaluate(f Facts, now time.Time) Decision {
 		config: f.Config, results: results, watched: f.Config.Underlay.Liveness != nil, patient: true,
 		remembered: r.remembered, now: now,
 	}
-	d := Decision{config: f.Config, now: now}
+	d := Decision{config: f.Config, withheld: r.Claims.note(f), left: map[Place]bool{}, now: now}
 	if !f.Watched.IsZero() {
 		w.patient = now.Sub(f.Watched) < Patience
 		d.soonest(f.Watched.Add(Patience))

@@ -75,6 +75,7 @@ func (r *Role) Join(file, drainFile string, goesOn bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain, r.saved = was.Drain, was
+	r.Claims.begin(goesOn)
 	r.remembered = make(map[netip.Addr]bool)
 	for _, member := range was.Gone {
 		r.remembered[member] = goesOn

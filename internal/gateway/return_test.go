@@ -55,6 +55,8 @@ type node struct {
 	said     bfd.Service
 	sessions bool // it knows the flow's
 	nextHop  bool // it knows the router's MAC address
+	probed   int  // addresses
+	taken    bool // another host has the address
 }
 
 func (n *node) States() map[replica.ID]replica.State {
@@ -71,7 +73,7 @@ func newNetwork(t *testing.T) *network {
 	for _, addr := range []netip.Addr{gw1, gw2, source} {
 		n := &node{net: w, addr: addr, config: configOf(addr), results: map[overlay.Pair]bfd.Result{}, links: map[replica.ID]replica.State{}}
 		n.role = NewRole(slog.New(slog.DiscardHandler), n)
-		n.announcer = NewAnnouncer(n.role, n)
+		n.announcer = NewAnnouncer(n.role, n, n)
 		w.nodes[addr] = n
 		hops := NewNextHops(n.role, n, n)
 		for _, run := range []func(context.Context){n.announcer.Run, hops.Run, n.follow} {
@@ -199,6 +201,22 @@ func (n *node) Announce(places []Place, owns func(Place) bool) {
 		n.net.arp = n.addr
 		n.net.mu.Unlock()
 	}
+}
+
+// Free takes as long as three probes.
+func (n *node) Free(ctx context.Context, places []Place) []Place {
+	select {
+	case <-ctx.Done():
+	case <-time.After(600 * time.Millisecond):
+	}
+	n.net.mu.Lock()
+	defer n.net.mu.Unlock()
+	n.probed += len(places)
+	if n.taken {
+		n.role.Claims.Withhold(map[Place]bool{places[0]: true})
+		return nil
+	}
+	return places
 }
 
 func (n *node) Resolve(places []Place) int {

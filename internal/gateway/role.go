@@ -58,6 +58,8 @@ type Facts struct {
 type Role struct {
 	// Sessions are with the routers that are to hear where addresses are.
 	Sessions *RouterSessions
+	// Claims are the addresses that this edge may answer for.
+	Claims *Claims
 
 	log    *slog.Logger
 	links  Links
@@ -100,6 +102,7 @@ type Role struct {
 // NewRole makes the role of an edge that knows no other gateway yet.
 func NewRole(log *slog.Logger, links Links) *Role {
 	r := &Role{log: log, links: links, signal: make(chan struct{}, 1), asks: make(chan struct{}, 1)}
+	r.Claims = newClaims(r.Wake)
 	r.Sessions = &RouterSessions{wake: r.Wake, established: make(map[netip.Addr]bool)}
 	return r
 }
@@ -119,7 +122,7 @@ func (r *Role) Move(f Facts, to Steering, now time.Time) (came Announcement, err
 	d := r.Evaluate(f, now)
 	to.SetService(d.Service())
 	r.mu.Lock()
-	if r.states != nil && !r.rewrite && sameStates(d.States, r.states) {
+	if r.states != nil && !r.rewrite && !r.Claims.isStale() && sameStates(d.States, r.states) {
 		r.keep(d)
 		r.askAgain(d.again, now)
 		r.mu.Unlock()
@@ -159,9 +162,13 @@ func (r *Role) Take(d Decision, list []fib.Egress) (came Announcement) {
 			if !was[p] || returned {
 				came.places = append(came.places, p)
 			}
+			if r.Claims.isUnproven(p, e.Name) {
+				came.unproven = append(came.unproven, p)
+			}
 		}
 	}
 	r.keep(d)
+	r.Claims.take(d, owned)
 	r.owned, r.rewrite = owned, false
 	r.askAgain(d.again, d.now)
 	if len(came.places) == 0 {

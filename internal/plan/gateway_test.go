@@ -161,11 +161,11 @@ func TestLeakedRoutesYield(t *testing.T) {
 
 func TestUplinkMAC(t *testing.T) {
 	interfaceMAC := overlay.MAC{0x52, 0x54, 0, 1, 2, 3}
-	got := uplinkMAC(overlay.Uplink{}, host.Link{MAC: interfaceMAC})
-	if got == interfaceMAC || got.Multicast() || got[0]&2 == 0 || got != uplinkMAC(overlay.Uplink{}, host.Link{MAC: interfaceMAC}) {
+	got := UplinkMAC(overlay.Uplink{}, host.Link{MAC: interfaceMAC})
+	if got == interfaceMAC || got.Multicast() || got[0]&2 == 0 || got != UplinkMAC(overlay.Uplink{}, host.Link{MAC: interfaceMAC}) {
 		t.Errorf("%s is not an address of our own made of %s", got, interfaceMAC)
 	}
-	if got := uplinkMAC(overlay.Uplink{MAC: macB}, host.Link{MAC: interfaceMAC}); got != macB {
+	if got := UplinkMAC(overlay.Uplink{MAC: macB}, host.Link{MAC: interfaceMAC}); got != macB {
 		t.Errorf("%s, want the configured %s", got, macB)
 	}
 }

@@ -99,7 +99,7 @@ func linkProblem(a Attachment, link host.Link, exists bool) problem.Problem {
 		return problem.Error("%s: interface %s is down: enable it with `ip link set dev %s up`, and check what is behind it",
 			what, a.Interface, a.Interface)
 	case link.NotEthernet != "":
-		return fmt.Sprintf("%s: %s, so that it is not attached: use an Ethernet interface, as tap and veth", what, notEthernet(link))
+		return problem.Error("%s: %s, so that it is not attached: use an Ethernet interface, as tap and veth", what, notEthernet(link))
 	}
 	return problem.Problem{}
 }
@@ -117,7 +117,7 @@ func promisc(e overlay.Edge, v host.State) (indexes []int) {
 	}
 	for _, r := range e.Routers {
 		for _, u := range r.Uplinks {
-			add(u.Interface, func(l host.Link) bool { return uplinkMAC(u, l) != l.MAC })
+			add(u.Interface, func(l host.Link) bool { return UplinkMAC(u, l) != l.MAC })
 		}
 	}
 	slices.Sort(indexes)

@@ -33,7 +33,7 @@ func AllSegments(e overlay.Edge, v host.State) []overlay.Segment {
 		for _, u := range r.Uplinks {
 			segments = append(segments, overlay.Segment{
 				Name:        u.Name,
-				Gateway:     &overlay.Gateway{Router: r.Name, MAC: uplinkMAC(u, v.Links[u.Interface]), Addresses: u.Addresses},
+				Gateway:     &overlay.Gateway{Router: r.Name, MAC: UplinkMAC(u, v.Links[u.Interface]), Addresses: u.Addresses},
 				ReversePath: u.ReversePath,
 			})
 		}
@@ -47,9 +47,9 @@ func AllSegments(e overlay.Edge, v host.State) []overlay.Segment {
 	return segments
 }
 
-// uplinkMAC is the router's address at u: the configured one, or one made of the
+// UplinkMAC is the router's address at u: the configured one, or one made of the
 // interface's that no card has by birth and that differs from the interface's.
-func uplinkMAC(u overlay.Uplink, l host.Link) overlay.MAC {
+func UplinkMAC(u overlay.Uplink, l host.Link) overlay.MAC {
 	if u.MAC != (overlay.MAC{}) {
 		return u.MAC
 	}

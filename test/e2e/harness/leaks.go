@@ -51,7 +51,7 @@ func LeakFilterOf(pool, own []string) string {
 	return strings.Join([]string{
 		fmt.Sprintf("(ip and not (%s or (icmp and (%s)) or (not src net 10.0.0.0/8 and (%s))))", fromPool, fromOwn, toPool),
 		fmt.Sprintf("(ip6 and not (%s or (icmp6 and (src net fe80::/10 or src host :: or %s)) or (not src net fd00::/8 and (%s))))", fromPool, fromOwn, toPool),
-		fmt.Sprintf("(arp and not (%s or %s))", fromPool, fromOwn),
+		fmt.Sprintf("(arp and not (%s or %s or src host 0.0.0.0))", fromPool, fromOwn), // that is a probe
 		"(icmp and (icmp[0] = 3 or icmp[0] = 11 or icmp[0] = 12) and (icmp[24] = 10 or icmp[20] = 10))",
 		"(ip6[6] = 58 and ip6[40] < 128 and (ip6[72] = 0xfd or ip6[56] = 0xfd))",
 		"not (ip or ip6 or arp)",
