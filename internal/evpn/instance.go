@@ -43,6 +43,7 @@ type router struct {
 	l3           *overlay.L3 // nil without EVPN
 	networks     []netip.Prefix
 	places       places
+	addresses    []netip.Addr // of this edge in them
 	uplinks      []uplink
 	announce     sources
 	destinations map[netip.Prefix]*destination
@@ -171,11 +172,11 @@ func (in *instances) addRouter(order int, c overlay.Router) {
 			r.uplinks = append(r.uplinks, up)
 			in.uplinks[u.Name] = r
 		}
-		r.networks = append(r.networks, masked(u.Addresses)...)
+		r.networks, r.addresses = append(r.networks, masked(u.Addresses)...), append(r.addresses, addresses(u.Addresses)...)
 	}
 	for _, s := range in.edge.Segments {
 		if s.Gateway != nil && s.Gateway.Router == c.Name {
-			r.networks = append(r.networks, masked(s.Gateway.Addresses)...)
+			r.networks, r.addresses = append(r.networks, masked(s.Gateway.Addresses)...), append(r.addresses, addresses(s.Gateway.Addresses)...)
 		}
 	}
 	if r.l3 != nil || len(r.uplinks) > 0 {

@@ -31,6 +31,8 @@ type path struct {
 	segment             *segment
 	router              *router
 	inSegment, inRouter verdict
+	// implausible is why it concerns nobody, whatever it says.
+	implausible verdict
 	// excess: the neighbour says more than is used of it, and this is kept only.
 	excess bool
 }
@@ -55,6 +57,13 @@ const (
 	noUplink
 	unreachable
 	connectedElsewhere
+	looped
+	badNextHop
+	badPrefix
+	badRouterMAC
+	ownAddress
+	endOfNetwork
+	ownRouterMAC
 )
 
 // differing is another edge's gateway.
@@ -67,7 +76,7 @@ type differing struct {
 func (in *instances) classify(p *path) {
 	p.remote = in.remote(p.NextHop)
 	p.segment, p.inSegment, p.router, p.inRouter = nil, noTarget, nil, noTarget
-	if p.excess {
+	if p.implausible = implausible(p); p.excess || p.implausible != fits {
 		return
 	}
 	if p.Type == Unicast {
@@ -190,7 +199,7 @@ func (in *instances) checkRouter(p *path, r *router) verdict {
 	case p.RouterMAC == (overlay.MAC{}):
 		return noRouterMAC
 	}
-	return fits
+	return r.checkOwn(p)
 }
 
 // overlayIndex reports whether p leads to a host of a segment (RFC 9136 section 4.1).
@@ -211,7 +220,7 @@ func (in *instances) checkUnicast(p *path) verdict {
 	case !p.router.connected(p.NextHop):
 		return unreachable
 	}
-	return fits
+	return p.router.checkOwn(p)
 }
 
 // connected reports whether a is on a network of r.

@@ -239,7 +239,7 @@ func (r *reference) router(h *received) (router string, prefix netip.Prefix, hop
 			vni = c.L3.VNI
 		}
 		if c.L3 == nil || c.L3.EVPN == nil || vni != c.L3.VNI || !prefix.IsValid() || h.RouterMAC == (overlay.MAC{}) ||
-			!r.imported(h.Targets, c.L3.EVPN.Import, c.L3.VNI) || !r.tunnelled(h, c.L3.Tunnel.Encapsulation) || r.isForeign(c, h) {
+			!r.imported(h.Targets, c.L3.EVPN.Import, c.L3.VNI) || !r.tunnelled(h, c.L3.Tunnel.Encapsulation) || r.owns(c.Name, prefix) || r.isForeign(c, h) {
 			continue
 		}
 		return c.Name, prefix, overlay.NextHop{Remote: h.NextHop, MAC: h.RouterMAC}, true
@@ -267,6 +267,13 @@ func (r *reference) isForeign(c overlay.Router, h *received) bool {
 		return at.Gateway.Addresses[0].Addr() == h.Addr || at.VNI != h.VNI && (own == nil || own.Name != at.Name)
 	}
 	return slices.ContainsFunc(c.Uplinks, func(u overlay.Uplink) bool { return u.Addresses[0].Contains(h.Addr) })
+}
+
+// owns is whether a prefix is an address of a gateway here.
+func (r *reference) owns(router string, prefix netip.Prefix) bool {
+	return prefix.IsSingleIP() && slices.ContainsFunc(r.edge.Segments, func(s overlay.Segment) bool {
+		return s.Gateway != nil && s.Gateway.Router == router && slices.ContainsFunc(s.Gateway.Addresses, hasAddr(prefix.Addr()))
+	})
 }
 
 func (r *reference) all() (list []*received) {

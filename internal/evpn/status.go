@@ -110,7 +110,7 @@ func (t *Table) Counts() Counts {
 				c.Stale += flag(p.stale != 0)
 			case p.excess, p.segment != nil && p.leftOutOfSegment(), p.router != nil && p.leftOutOfRouter():
 				c.NoRoom++
-			case p.segment == nil && p.router == nil:
+			case p.segment == nil && p.router == nil && p.implausible == fits:
 				c.NoTarget++
 			case p.inRouter == noRouterMAC:
 				c.NoRouterMAC++

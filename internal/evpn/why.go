@@ -214,7 +214,7 @@ func (x *explainer) whyUnfit(p *path, v verdict, i *instance, kind string, vni o
 	case connectedElsewhere:
 		return p.whyElsewhere(), "address connected elsewhere"
 	}
-	return "", ""
+	return p.whyImplausible(v, x.in)
 }
 
 // whyElsewhere says what has the address of a host that is another's.
@@ -250,6 +250,9 @@ func (in *instances) whyNowhere(p *path) (why, problem string) {
 	if p.excess {
 		return fmt.Sprintf("its neighbour advertises more than %d routes of the family, the most that are used; have it advertise less, "+
 			"import only what is needed, or set maximumPrefixes", in.edge.BGP.MostPrefixes), moreThanMost
+	}
+	if p.implausible != fits {
+		return p.whyImplausible(p.implausible, in)
 	}
 	if p.Type == Unicast {
 		return fmt.Sprintf("there is no uplink %q here", p.Uplink), "no uplink"
