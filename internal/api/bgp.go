@@ -52,10 +52,19 @@ type BGPNeighbourInfo struct {
 	Hold      float64 `json:"hold_s"` // as agreed on
 	Keep      float64 `json:"keepalive_s"`
 	// Malformed are routes that could not be understood.
-	Malformed    uint64          `json:"malformed"`
+	Malformed uint64 `json:"malformed"`
+	// Discarded is what the neighbour said and is not used whatever routes there are: EVPN route types and families without a use here,
+	// and what is malformed.
+	Discarded    []BGPDiscard    `json:"discarded"`
 	Families     []BGPFamilyInfo `json:"families"`
 	Capabilities []string        `json:"capabilities"`
 	Restart      BGPRestartInfo  `json:"graceful_restart"`
+}
+
+// BGPDiscard is how much was discarded of one kind.
+type BGPDiscard struct {
+	What  string `json:"what"`
+	Count uint64 `json:"count"` // of routes; of families UPDATEs, of attributes those
 }
 
 // BGPFamilyInfo is what is exchanged of an address family.

@@ -1,6 +1,9 @@
 package apiserver
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/selvage/selvage/internal/bgp/counters"
 	"github.com/selvage/selvage/internal/metrics"
 )
@@ -41,6 +44,12 @@ func bgpNeighbourMetrics(p *metrics.Page, list []counters.Neighbour) {
 	p.Family(metrics.Counter, "selvage_bgp_neighbour_malformed_routes_total", "Routes of the BGP neighbour that could not be understood.")
 	for _, n := range list {
 		p.Count(n.Malformed, "neighbour", n.Name)
+	}
+	p.Family(metrics.Counter, "selvage_bgp_neighbour_discarded_total", "What the BGP neighbour advertised and is not used whatever routes there are.")
+	for _, n := range list {
+		for _, what := range slices.Sorted(maps.Keys(n.Discarded)) {
+			p.Count(n.Discarded[what], "neighbour", n.Name, "what", what)
+		}
 	}
 	p.Family(metrics.Gauge, prefixes, "Routes that are exchanged with the BGP neighbour.")
 	for _, n := range list {

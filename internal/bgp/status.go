@@ -3,6 +3,7 @@ package bgp
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -233,11 +234,14 @@ func (v *State) Info(now time.Time, lives map[netip.Addr]string) api.BGPInfo {
 func neighbourInfo(n overlay.BGPNeighbour, k speaker.Neighbour, most int, now time.Time) api.BGPNeighbourInfo {
 	info := api.BGPNeighbourInfo{
 		Name: n.Name, Address: n.Addr, AS: k.AS, RouterID: k.RouterID, State: k.State, Complete: k.Complete, Why: k.LastError, Flaps: k.Flaps,
-		Liveness: "off", Hold: k.Hold.Seconds(), Keep: k.Keepalive.Seconds(), Malformed: k.Malformed, Families: []api.BGPFamilyInfo{},
+		Liveness: "off", Hold: k.Hold.Seconds(), Keep: k.Keepalive.Seconds(), Malformed: k.Malformed, Discarded: []api.BGPDiscard{}, Families: []api.BGPFamilyInfo{},
 		Capabilities: append([]string{}, k.Capabilities...),
 		Restart: api.BGPRestartInfo{
 			Negotiated: k.Restart.Negotiated, Time: k.Restart.Time.Seconds(), LongLived: k.Restart.LongLived, Stale: k.Restart.Stale.Seconds(),
 		},
+	}
+	for _, what := range slices.Sorted(maps.Keys(k.Discarded)) {
+		info.Discarded = append(info.Discarded, api.BGPDiscard{What: what, Count: k.Discarded[what]})
 	}
 	if !k.Since.IsZero() {
 		info.Age = now.Sub(k.Since).Seconds()
@@ -279,7 +283,7 @@ func (v *State) Counters() counters.BGP {
 		Routes: is.counts, Problems: len(is.problems), Moved: v.moved, Updates: v.updates, Convergence: v.spread.histogram(), Settling: v.settles,
 	}
 	for _, n := range known {
-		of := counters.Neighbour{Name: n.Name, Established: n.Established, Flaps: n.Flaps, Overflows: v.overflows[n.Addr].times, Malformed: n.Malformed}
+		of := counters.Neighbour{Name: n.Name, Established: n.Established, Flaps: n.Flaps, Overflows: v.overflows[n.Addr].times, Malformed: n.Malformed, Discarded: n.Discarded}
 		for _, f := range n.Families {
 			of.Families = append(of.Families, counters.Family{Family: f.Family, Received: f.Received, Advertised: f.Advertised})
 		}

@@ -107,6 +107,11 @@ func BGPNeighbour(w Writer, n api.BGPNeighbourInfo) error {
 		line("Capabilities", "%s", cmp.Or(strings.Join(n.Capabilities, ", "), "none"))
 	}
 	line("Malformed", "%d routes", n.Malformed)
+	label := "Discarded"
+	for _, d := range n.Discarded {
+		line(label, "%s: %d", d.What, d.Count)
+		label = ""
+	}
 	if n.Overflows > 0 {
 		line("Overflows", "%d: the session was reset, as too many updates waited for the data path", n.Overflows)
 	}

@@ -27,9 +27,10 @@ type BGP struct {
 type Neighbour struct {
 	Name        string
 	Established bool
-	Flaps       uint32 // sessions that were lost
-	Overflows   uint64 // sessions that this edge ended, as too many updates waited
-	Malformed   uint64 // routes that could not be understood
+	Flaps       uint32            // sessions that were lost
+	Overflows   uint64            // sessions that this edge ended, as too many updates waited
+	Malformed   uint64            // routes that could not be understood
+	Discarded   map[string]uint64 // what is not used, by what it is
 	Families    []Family
 }
 
