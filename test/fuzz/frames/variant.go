@@ -79,8 +79,12 @@ func headers(b []byte, tunnelled bool) (l3, l4 int, proto byte) {
 	if at+2 > len(b) {
 		return 0, 0, 0
 	}
-	l3 = at + 2
-	switch kind := binary.BigEndian.Uint16(b[at:]); {
+	return transport(b, at+2, binary.BigEndian.Uint16(b[at:]))
+}
+
+// transport is what headers returns of an IP header at l3.
+func transport(b []byte, l3 int, kind uint16) (at, l4 int, proto byte) {
+	switch {
 	case kind == 0x0800 && l3+20 <= len(b) && b[l3]>>4 == 4 && b[l3]&15 >= 5 && l3+4*int(b[l3]&15) <= len(b):
 		return l3, l3 + 4*int(b[l3]&15), b[l3+9]
 	case kind == 0x86dd && l3+40 <= len(b) && b[l3]>>4 == 6:
