@@ -143,15 +143,16 @@ const (
 )
 
 type bpfCtWork struct {
-	_        structs.HostLayout
-	Key      bpfCtKey
-	_        [4]byte
-	Entry    bpfCtEntry
-	Fragment bpfFragmentKey
-	Query    bpfRuleQuery
-	Match    bpfRuleMatch
-	Oldest   bpfLimitEntry
-	_        [4]byte
+	_             structs.HostLayout
+	Key           bpfCtKey
+	_             [4]byte
+	Entry         bpfCtEntry
+	Fragment      bpfFragmentKey
+	FragmentSlot  bpfFragmentKey
+	FragmentFirst bpfFragmentFirst
+	Query         bpfRuleQuery
+	Match         bpfRuleMatch
+	Oldest        bpfLimitEntry
 }
 
 type bpfDecision struct {
@@ -276,7 +277,9 @@ const (
 	bpfEventEVENT_NAT_DELETED           bpfEvent = 41
 	bpfEventEVENT_NAT_EARLY_DROPPED     bpfEvent = 42
 	bpfEventEVENT_NAT_EVENT_LOST        bpfEvent = 43
-	bpfEventEVENT_MAX                   bpfEvent = 44
+	bpfEventEVENT_GSO_CUT               bpfEvent = 44
+	bpfEventEVENT_NAT_INBOUND_EVICTED   bpfEvent = 45
+	bpfEventEVENT_MAX                   bpfEvent = 46
 )
 
 type bpfEvpnFlags uint8
@@ -369,6 +372,13 @@ type bpfFlowSecret struct {
 	Words [20]uint32
 }
 
+type bpfFragmentFirst struct {
+	_        structs.HostLayout
+	PassedNs uint64
+	Headers  uint32
+	Noted    bpfFragmentKey
+}
+
 type bpfFragmentKey struct {
 	_         structs.HostLayout
 	Zone      uint32
@@ -391,10 +401,12 @@ type bpfFragmentTranslation struct {
 		Dport uint16
 		Pad   uint32
 	}
-	Via    bpfAddr
-	Egress uint16
-	Flags  uint16
-	Pad    [2]uint16
+	Via     bpfAddr
+	Egress  uint16
+	Flags   uint16
+	Headers uint32
+	Noted   bpfFragmentKey
+	Pad     uint32
 }
 
 type bpfFragmentWork struct {
@@ -774,11 +786,16 @@ type bpfNatWork struct {
 	Orig          bpfNatOrig
 	Session       bpfNatSession
 	Fragment      bpfFragmentKey
+	FragmentSlot  bpfFragmentKey
+	Translated    bpfFragmentTranslation
+	InboundSlot   bpfCtKey
+	_             [4]byte
+	Slot          bpfNatSession
 	Query         bpfRuleQuery
 	Match         bpfRuleMatch
 	Via           bpfAddr
 	ViaPolicy     uint16
-	_             [2]byte
+	_             [6]byte
 }
 
 type bpfNeighbour struct {
@@ -873,6 +890,7 @@ type bpfPkt struct {
 	Tos              uint8
 	Ttl              uint8
 	OuterTos         uint8
+	OuterCsum        bool
 	Df               bool
 	Tail             bool
 	Untagged         bool
@@ -884,17 +902,18 @@ type bpfPkt struct {
 	Hidden           bool
 	NaFlags          uint8
 	Steps            uint8
-	_                [3]byte
+	_                [2]byte
 	Verdict          int32
 	Egress           uint16
 	Gateway          uint16
 	OpenedConnection bool
 	OpenedSession    bool
+	OpenedSnat       bool
 	Decided          bool
 	Cached           bool
 	Kept             bool
 	Chosen           uint8
-	_                [2]byte
+	_                [1]byte
 	Rule             uint32
 	RuleVport        uint32
 	Eth              struct {
@@ -925,13 +944,13 @@ type bpfPkt struct {
 		EmbeddedL3 uint16
 		EmbeddedL4 uint16
 		Icmp       uint16
+		Fragment   uint16
 		Proto      uint8
 		Flags      uint8
 		Scale      uint8
 		EchoDir    uint8
 		Kind       uint8
 		Uncached   bool
-		_          [2]byte
 	}
 	Translation struct {
 		_     structs.HostLayout
@@ -1077,7 +1096,10 @@ const (
 	bpfReasonREASON_NO_TRANSLATION     bpfReason = 68
 	bpfReasonREASON_NAT_FRAGMENT       bpfReason = 69
 	bpfReasonREASON_NAT_UNSUPPORTED    bpfReason = 70
-	bpfReasonREASON_MAX                bpfReason = 71
+	bpfReasonREASON_HIDDEN_PROTOCOL    bpfReason = 71
+	bpfReasonREASON_OUTER_CHECKSUM     bpfReason = 72
+	bpfReasonREASON_PORT_DOWN          bpfReason = 73
+	bpfReasonREASON_MAX                bpfReason = 74
 )
 
 type bpfRemoteKey struct {
@@ -1489,6 +1511,7 @@ const (
 	bpfVarNatEventType        = "nat_event_type"
 	bpfVarNatEventsWanted     = "nat_events_wanted"
 	bpfVarNatGcStatsType      = "nat_gc_stats_type"
+	bpfVarNatInboundMask      = "nat_inbound_mask"
 	bpfVarNatSessionFlagsType = "nat_session_flags_type"
 	bpfVarNatTimeouts         = "nat_timeouts"
 	bpfVarNonIpDropped        = "non_ip_dropped"
@@ -1662,6 +1685,7 @@ type bpfVariableSpecs struct {
 	NatEventType        *ebpf.VariableSpec `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.VariableSpec `ebpf:"nat_gc_stats_type"`
+	NatInboundMask      *ebpf.VariableSpec `ebpf:"nat_inbound_mask"`
 	NatSessionFlagsType *ebpf.VariableSpec `ebpf:"nat_session_flags_type"`
 	NatTimeouts         *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped        *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
@@ -1877,6 +1901,7 @@ type bpfVariables struct {
 	NatEventType        *ebpf.Variable `ebpf:"nat_event_type"`
 	NatEventsWanted     *ebpf.Variable `ebpf:"nat_events_wanted"`
 	NatGcStatsType      *ebpf.Variable `ebpf:"nat_gc_stats_type"`
+	NatInboundMask      *ebpf.Variable `ebpf:"nat_inbound_mask"`
 	NatSessionFlagsType *ebpf.Variable `ebpf:"nat_session_flags_type"`
 	NatTimeouts         *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped        *ebpf.Variable `ebpf:"non_ip_dropped"`

@@ -132,6 +132,7 @@ const (
 	classifyTestVarMacMovesWithinS   = "mac_moves_within_s"
 	classifyTestVarNatDnsTimeout     = "nat_dns_timeout"
 	classifyTestVarNatEventsWanted   = "nat_events_wanted"
+	classifyTestVarNatInboundMask    = "nat_inbound_mask"
 	classifyTestVarNatTimeouts       = "nat_timeouts"
 	classifyTestVarNonIpDropped      = "non_ip_dropped"
 	classifyTestVarNvgre             = "nvgre"
@@ -293,6 +294,7 @@ type classifyTestVariableSpecs struct {
 	MacMovesWithinS   *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.VariableSpec `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.VariableSpec `ebpf:"nvgre"`
@@ -497,6 +499,7 @@ type classifyTestVariables struct {
 	MacMovesWithinS   *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.Variable `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.Variable `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.Variable `ebpf:"nvgre"`

@@ -96,6 +96,7 @@ const (
 	conntrackGcVarMacMovesWithinS   = "mac_moves_within_s"
 	conntrackGcVarNatDnsTimeout     = "nat_dns_timeout"
 	conntrackGcVarNatEventsWanted   = "nat_events_wanted"
+	conntrackGcVarNatInboundMask    = "nat_inbound_mask"
 	conntrackGcVarNatTimeouts       = "nat_timeouts"
 	conntrackGcVarNonIpDropped      = "non_ip_dropped"
 	conntrackGcVarNvgre             = "nvgre"
@@ -256,6 +257,7 @@ type conntrackGcVariableSpecs struct {
 	MacMovesWithinS   *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.VariableSpec `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.VariableSpec `ebpf:"nvgre"`
@@ -460,6 +462,7 @@ type conntrackGcVariables struct {
 	MacMovesWithinS   *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.Variable `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.Variable `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.Variable `ebpf:"nvgre"`

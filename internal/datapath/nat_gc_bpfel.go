@@ -96,6 +96,7 @@ const (
 	natGcVarMacMovesWithinS   = "mac_moves_within_s"
 	natGcVarNatDnsTimeout     = "nat_dns_timeout"
 	natGcVarNatEventsWanted   = "nat_events_wanted"
+	natGcVarNatInboundMask    = "nat_inbound_mask"
 	natGcVarNatTimeouts       = "nat_timeouts"
 	natGcVarNonIpDropped      = "non_ip_dropped"
 	natGcVarNvgre             = "nvgre"
@@ -256,6 +257,7 @@ type natGcVariableSpecs struct {
 	MacMovesWithinS   *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.VariableSpec `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.VariableSpec `ebpf:"nvgre"`
@@ -460,6 +462,7 @@ type natGcVariables struct {
 	MacMovesWithinS   *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.Variable `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.Variable `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.Variable `ebpf:"nvgre"`

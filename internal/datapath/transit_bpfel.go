@@ -93,6 +93,7 @@ const (
 	transitVarMacMovesWithinS   = "mac_moves_within_s"
 	transitVarNatDnsTimeout     = "nat_dns_timeout"
 	transitVarNatEventsWanted   = "nat_events_wanted"
+	transitVarNatInboundMask    = "nat_inbound_mask"
 	transitVarNatTimeouts       = "nat_timeouts"
 	transitVarNonIpDropped      = "non_ip_dropped"
 	transitVarNvgre             = "nvgre"
@@ -250,6 +251,7 @@ type transitVariableSpecs struct {
 	MacMovesWithinS   *ebpf.VariableSpec `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.VariableSpec `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.VariableSpec `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.VariableSpec `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.VariableSpec `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.VariableSpec `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.VariableSpec `ebpf:"nvgre"`
@@ -446,6 +448,7 @@ type transitVariables struct {
 	MacMovesWithinS   *ebpf.Variable `ebpf:"mac_moves_within_s"`
 	NatDnsTimeout     *ebpf.Variable `ebpf:"nat_dns_timeout"`
 	NatEventsWanted   *ebpf.Variable `ebpf:"nat_events_wanted"`
+	NatInboundMask    *ebpf.Variable `ebpf:"nat_inbound_mask"`
 	NatTimeouts       *ebpf.Variable `ebpf:"nat_timeouts"`
 	NonIpDropped      *ebpf.Variable `ebpf:"non_ip_dropped"`
 	Nvgre             *ebpf.Variable `ebpf:"nvgre"`

@@ -142,7 +142,9 @@ const (
 	guestsEventEVENT_NAT_DELETED           guestsEvent = 41
 	guestsEventEVENT_NAT_EARLY_DROPPED     guestsEvent = 42
 	guestsEventEVENT_NAT_EVENT_LOST        guestsEvent = 43
-	guestsEventEVENT_MAX                   guestsEvent = 44
+	guestsEventEVENT_GSO_CUT               guestsEvent = 44
+	guestsEventEVENT_NAT_INBOUND_EVICTED   guestsEvent = 45
+	guestsEventEVENT_MAX                   guestsEvent = 46
 )
 
 type guestsFdbEntry struct {
@@ -228,6 +230,13 @@ type guestsFlowSecret struct {
 	Words [20]uint32
 }
 
+type guestsFragmentFirst struct {
+	_        structs.HostLayout
+	PassedNs uint64
+	Headers  uint32
+	Noted    guestsFragmentKey
+}
+
 type guestsFragmentKey struct {
 	_         structs.HostLayout
 	Zone      uint32
@@ -250,10 +259,12 @@ type guestsFragmentTranslation struct {
 		Dport uint16
 		Pad   uint32
 	}
-	Via    guestsAddr
-	Egress uint16
-	Flags  uint16
-	Pad    [2]uint16
+	Via     guestsAddr
+	Egress  uint16
+	Flags   uint16
+	Headers uint32
+	Noted   guestsFragmentKey
+	Pad     uint32
 }
 
 type guestsGlobalCounter uint32
@@ -604,7 +615,10 @@ const (
 	guestsReasonREASON_NO_TRANSLATION     guestsReason = 68
 	guestsReasonREASON_NAT_FRAGMENT       guestsReason = 69
 	guestsReasonREASON_NAT_UNSUPPORTED    guestsReason = 70
-	guestsReasonREASON_MAX                guestsReason = 71
+	guestsReasonREASON_HIDDEN_PROTOCOL    guestsReason = 71
+	guestsReasonREASON_OUTER_CHECKSUM     guestsReason = 72
+	guestsReasonREASON_PORT_DOWN          guestsReason = 73
+	guestsReasonREASON_MAX                guestsReason = 74
 )
 
 type guestsRemoteKey struct {
