@@ -50,6 +50,7 @@ func (e *edge) loop(ctx context.Context, hangup <-chan os.Signal, failed <-chan 
 	defer timers.ticks.Stop()
 	defer close(e.jobs.ended)
 	e.alarms.limits.Look(e.state.dp.Limits)
+	e.alarms.remotes(e)
 	e.turned()
 	for {
 		if ended, err := timers.turn(ctx, e, hangup, failed); ended {
