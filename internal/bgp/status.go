@@ -130,10 +130,10 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 // neighbour may have more segments than this edge.
 func unimportedProblems(config overlay.BGP, is survey) (list []problem.Problem) {
 	const most = 3
-	judge, also := problem.Note, ""
+	asProblem, also := problem.Note, ""
 	if len(is.lonely) > 0 {
 		named := is.lonely[:min(len(is.lonely), most)]
-		judge, also = problem.Warning, fmt.Sprintf("; no remote is known of segment %s", strings.Join(named, ", "))
+		asProblem, also = problem.Warning, fmt.Sprintf("; no remote is known of segment %s", strings.Join(named, ", "))
 		if more := len(is.lonely) - len(named); more > 0 {
 			also += fmt.Sprintf(" and %d more", more)
 		}
@@ -148,7 +148,7 @@ func unimportedProblems(config overlay.BGP, is survey) (list []problem.Problem) 
 		if more := len(u.Targets) - most; more > 0 {
 			targets += fmt.Sprintf(" and %d more", more)
 		}
-		list = append(list, judge("BGP: %d routes of %s are not used: no segment imports %s%s; see `selvage bgp routes --unused`",
+		list = append(list, asProblem("BGP: %d routes of %s are not used: no segment imports %s%s; see `selvage bgp routes --unused`",
 			u.Routes, neighbourName(config, u.Neighbour), targets, also))
 	}
 	return list

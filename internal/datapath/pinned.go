@@ -29,7 +29,7 @@ func PinsEnd(pinRoot string) (withNamespace, withProcess bool) {
 	if !kernel.IsShortLived(PinRoot(pinRoot)) {
 		return false, false
 	}
-	return true, kernel.EndsMountNamespace()
+	return true, kernel.IsAloneInMountNamespace()
 }
 
 // Pinned is how many programs of each edge are attached to interfaces by pins below

@@ -125,7 +125,7 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
 	e.failover.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted)
-	e.bgp.Remember(e.adopted, e.formerNeighbours())
+	e.bgp.Remember(e.adopted, e.previousNeighbours())
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
@@ -342,18 +342,18 @@ func (e *edge) stop(remove bool) error {
 	return errors.Join(err, e.host.Ensure(host.Desired{}), e.transactions.ForgetLive())
 }
 
-// formerNeighbours are the BGP neighbours of the configuration that was in force last, nil where that is not known.
-func (e *edge) formerNeighbours() []netip.Addr {
+// previousNeighbours are the BGP neighbours of the configuration that was in force last, nil where that is not known.
+func (e *edge) previousNeighbours() []netip.Addr {
 	r, err := revision.Newest(e.opts.StateDir, e.state.config.Name)
 	if err != nil {
 		return nil
 	}
-	former, err := r.Source.Edge()
-	if err != nil || former.BGP == nil {
+	previous, err := r.Source.Edge()
+	if err != nil || previous.BGP == nil {
 		return nil
 	}
-	addrs := make([]netip.Addr, 0, len(former.BGP.Neighbours))
-	for _, n := range former.BGP.Neighbours {
+	addrs := make([]netip.Addr, 0, len(previous.BGP.Neighbours))
+	for _, n := range previous.BGP.Neighbours {
 		addrs = append(addrs, n.Addr)
 	}
 	return addrs

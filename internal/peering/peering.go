@@ -86,8 +86,8 @@ type Peering struct {
 	missed   chan struct{} // when hosts may have come that nobody told of
 	complete chan struct{} // when neighbours said all after a restart
 	// known is what is merged into the edge's config, as of the last reconciliation.
-	known  rib.Snapshot
-	former []netip.Addr // neighbours of the former process, nil: unknown
+	known    rib.Snapshot
+	previous []netip.Addr // neighbours of the former process, nil: unknown
 	// left are the routes that the tables in force have no room for.
 	left   []rib.Place
 	logged []problem.Problem // at the last look
@@ -162,7 +162,7 @@ func (p *Peering) Configure() {
 		p.o.Writer.ReplaceRoutes(nil)
 	default:
 		b.Configure(p.o.Edge.Configured())
-		if !sharesNeighbour(p.former, *p.o.Edge.Configured().BGP) {
+		if !sharesNeighbour(p.previous, *p.o.Edge.Configured().BGP) {
 			p.Sweep()
 		}
 		p.LookHosts()
@@ -181,13 +181,13 @@ func (p *Peering) End(keep bool) error {
 
 // sharesNeighbour reports whether a neighbour of a former configuration is still one. Without, none is left to say again
 // what was learned by that; unknown neighbours may be any.
-func sharesNeighbour(former []netip.Addr, now overlay.BGP) bool {
-	return former == nil || slices.ContainsFunc(now.Neighbours, func(n overlay.BGPNeighbour) bool { return slices.Contains(former, n.Addr) })
+func sharesNeighbour(previous []netip.Addr, now overlay.BGP) bool {
+	return previous == nil || slices.ContainsFunc(now.Neighbours, func(n overlay.BGPNeighbour) bool { return slices.Contains(previous, n.Addr) })
 }
 
 // Remember has the remotes of a former process stay until BGP said all anew, by one of its neighbours; nil: they are unknown.
 func (p *Peering) Remember(adopted bool, neighbours []netip.Addr) {
-	p.former = neighbours
+	p.previous = neighbours
 	if c := p.o.Edge.Configured().BGP; adopted && c != nil && sharesNeighbour(neighbours, *c) {
 		previous, err := p.o.Edge.PreviousRemotes(plan.Segments(p.o.Edge.Configured()))
 		p.o.Report("read the remotes of a previous process", err)

@@ -38,7 +38,7 @@ func TestRemotesOfAPreviousProcess(t *testing.T) {
 	here, there, neighbour := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3"), netip.MustParseAddr("192.0.2.4")
 	for name, test := range map[string]struct {
 		adopted, bgp bool
-		former       []netip.Addr
+		previous     []netip.Addr
 		want         []netip.Addr
 	}{
 		"adopted": {true, true, nil, []netip.Addr{here, there}}, "from nothing": {false, true, nil, []netip.Addr{here}}, "without BGP now": {true, false, nil, []netip.Addr{here}},
@@ -57,7 +57,7 @@ func TestRemotesOfAPreviousProcess(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, what, err)
 			}
 		}})
-		p.Remember(test.adopted, test.former)
+		p.Remember(test.adopted, test.previous)
 		p.Merge()
 		if got := e.merged.Segments[0].Remotes; !slices.Equal(got, test.want) || p.IsSettling() != (len(test.want) > 1) {
 			t.Errorf("%s: remotes %v, want %v; settling %t", name, got, test.want, p.IsSettling())

@@ -36,11 +36,11 @@ func portMTUs(e overlay.Edge, v host.State, pathPolicies PathPolicies) (problems
 			if p.Segment != s.Name || !ok || link.MTU <= carries {
 				continue
 			}
-			judge := problem.Warning
+			asProblem := problem.Warning
 			if s.ClampMSS { // nothing is lost: TCP never sends more, and who else does is told
-				judge = problem.Note
+				asProblem = problem.Note
 			}
-			problems = append(problems, judge(
+			problems = append(problems, asProblem(
 				"port %s has MTU %d, the tunnel to %s carries %d: larger packets are answered with ICMP errors%s; "+
 					"to avoid that, lower the MTU of %s and of what is behind it to %d, or raise that of %s to %d",
 				p.Name, link.MTU, narrow.remote, carries, clamped(s), p.Interface, carries, narrow.bottleneck(), link.MTU+overhead))

@@ -102,8 +102,8 @@ func sourceOf(mounts, path string) (source string) {
 	return source
 }
 
-// EndsMountNamespace reports whether the mount namespace of this process ends with it: no other process that it sees is there.
-func EndsMountNamespace() bool {
+// IsAloneInMountNamespace reports whether the mount namespace of this process ends with it: no other process that it sees is there.
+func IsAloneInMountNamespace() bool {
 	here, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return false
