@@ -76,7 +76,7 @@ func (m watchedMonitors) StartMonitor(o datapath.MonitorOptions) (alarm.MonitorS
 }
 
 // answersPings reports whether one of the paths to a remote has been answered.
-func (e *edge) answersPings(known discovery.Readings) func(netip.Addr) bool {
+func answersPings(e *edge, known discovery.Readings) func(netip.Addr) bool {
 	return func(remote netip.Addr) bool {
 		return slices.ContainsFunc(plan.Pairs(e.state.config), func(pair overlay.Pair) bool {
 			return slices.Contains(e.state.config.Remote(remote).Addrs, pair.Remote) && known.IsAnswered(pair)
@@ -85,7 +85,7 @@ func (e *edge) answersPings(known discovery.Readings) func(netip.Addr) bool {
 }
 
 // remoteProblems are those that watch what remotes send.
-func (e *edge) remoteProblems() []problem.Problem {
+func remoteProblems(e *edge) []problem.Problem {
 	list := e.alarms.vnis.Problems(e.state.config)
 	if e.state.dp == nil {
 		return list
@@ -94,7 +94,7 @@ func (e *edge) remoteProblems() []problem.Problem {
 	if err != nil { // a fault already
 		return list
 	}
-	return append(list, e.alarms.silent.Problems(e.state.config, e.answersPings(known), time.Now())...)
+	return append(list, e.alarms.silent.Problems(e.state.config, answersPings(e, known), time.Now())...)
 }
 
 // firewallOf lends the firewall of an edge.

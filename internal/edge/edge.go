@@ -119,13 +119,13 @@ func (e *edge) start(ctx context.Context) error {
 	}
 	e.state.dp, e.adopted = dp, dp.Owner.Adopted()
 	e.changes.opened(e.adopted)
-	e.lookAtPins()
+	lookAtPins(e)
 	if err := e.keepLease(dp); err != nil {
 		return err
 	}
 	e.alarms.nextHops.Begin(dp.Drops)
 	e.failover.Join(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".egress"), filepath.Join(e.opts.StateDir, e.state.config.Name, "drain"), e.adopted)
-	e.bgp.Remember(e.adopted, e.previousNeighbours())
+	e.bgp.Remember(e.adopted, previousNeighbours(e))
 	e.ensure(hostState)
 	e.settle(ctx)
 	e.reconcile()
@@ -343,7 +343,7 @@ func (e *edge) stop(remove bool) error {
 }
 
 // previousNeighbours are the BGP neighbours of the configuration that was in force last, nil where that is not known.
-func (e *edge) previousNeighbours() []netip.Addr {
+func previousNeighbours(e *edge) []netip.Addr {
 	r, err := revision.Newest(e.opts.StateDir, e.state.config.Name)
 	if err != nil {
 		return nil

@@ -8,7 +8,7 @@ type pins struct {
 }
 
 // lookAtPins finds out, and warns at the start of an edge.
-func (e *edge) lookAtPins() {
+func lookAtPins(e *edge) {
 	if e.pins.shortLived, _ = e.opts.PinsEnd(e.opts.PinRoot); e.pins.shortLived {
 		e.log.Warn(shortLivedPins)
 	}

@@ -36,7 +36,7 @@ func (e *edge) watchedProblems() []problem.Problem {
 		frozen = e.hostEvents.Problems(now)
 	}
 	return slices.Concat(
-		e.offloads.Problems(e.state.config), e.remoteProblems(), frozen, e.loops.Problems(now), e.duplicates.Problems(), e.transactions.Problems(), e.listeners.Problems(now),
+		e.offloads.Problems(e.state.config), remoteProblems(e), frozen, e.loops.Problems(now), e.duplicates.Problems(), e.transactions.Problems(), e.listeners.Problems(now),
 	)
 }
 
