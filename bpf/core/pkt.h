@@ -42,7 +42,7 @@ struct pkt {
 	__u8 tos;	 /* inner DSCP and ECN */
 	__u8 ttl;	 /* inner TTL or hop limit */
 	__u8 outer_tos;
-	bool outer_csum;  /* XDP: an outer UDP checksum, which tc verifies */
+	bool outer_csum;  /* XDP: an outer UDP checksum that may be wrong: tc tells */
 	bool df;	  /* inner DF bit, or not IPv4 */
 	bool tail;	  /* a later fragment */
 	bool untagged;	  /* tags are removed */

@@ -12,10 +12,8 @@
 
 #include "tunnel/geneve.h"
 #include "tunnel/nvgre.h"
-#include "tunnel/vxlan.h"
-#ifndef XDP
 #include "tunnel/outer_csum.h"
-#endif
+#include "tunnel/vxlan.h"
 
 /* The outer IP header. */
 struct outer_hdr {
@@ -161,6 +159,17 @@ static __always_inline int parse_tunnel(CTX *ctx, int encap, __u32 off, __u32 *v
 	return REASON_TUNNEL_FLAGS;
 }
 
+/* Verifies the outer checksum: 0, a drop reason or, where only tc can tell, NOT_OURS. */
+static __always_inline int check_outer(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
+{
+#ifdef XDP
+	p->outer_csum = !sums_up(ctx, p, off, len);
+	return p->outer_csum ? NOT_OURS : 0;
+#else
+	return verify_outer(ctx, p, off, len);
+#endif
+}
+
 /* 0: a tunnel packet for this edge; NOT_OURS: it belongs to the host; else a drop reason. */
 SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 {
@@ -177,22 +186,16 @@ SUBPROGRAM int parse_outer(CTX *ctx, struct pkt *p)
 		return NOT_OURS;
 	if (o.why)
 		return o.why;
-	if (IN_XDP && o.check) {
-		p->outer_csum = true;
-		return NOT_OURS;
-	}
 	/* Padding after the datagram is not delivered. */
 	if (!is_gso(ctx) && o.end < p->len) {
 		if (ctx_trim(ctx, o.end))
 			return REASON_OUTER_MALFORMED;
 		p->len = o.end;
 	}
-#ifndef XDP
 	if (o.check && !is_gso(ctx))
-		o.why = verify_outer(ctx, p, o.udp, o.end - o.udp);
+		o.why = check_outer(ctx, p, o.udp, o.end - o.udp);
 	if (o.why)
 		return o.why;
-#endif
 	o.why = parse_tunnel(ctx, encap, o.off, &vni, &len);
 	if (o.why)
 		return o.why;

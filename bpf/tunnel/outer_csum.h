@@ -3,8 +3,8 @@
  * outer_csum: verifies an outer UDP checksum that is not zero (RFC 8926 3.3): a damaged VNI would
  * lead into another segment. A NIC has mostly done so, and says it in the skb; large segments were
  * verified when they were coalesced. A local sender leaves checksums to its device
- * (CHECKSUM_PARTIAL): then the bytes are not final yet, nothing damages them, and they pass. XDP does not
- * know what the NIC found, and leaves such packets to tc.
+ * (CHECKSUM_PARTIAL): then the bytes are not final yet, nothing damages them, and they pass. XDP, which
+ * is told none of that, sums up each such packet, and leaves those with another sum to tc.
  *
  * in:    ctx, the UDP datagram
  * out:   whether its checksum is wrong
@@ -65,17 +65,33 @@ static __always_inline __wsum sum_outer_pseudo(CTX *ctx, bool v6, __u32 len)
 	return bpf_csum_diff(NULL, 0, words, sizeof(words), 0);
 }
 
+/* Whether the datagram of len bytes at off has the checksum that it should have. */
+SUBPROGRAM int sums_up(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
+{
+	struct csum_walk w = { .ctx = ctx, .off = off, .left = len };
+
+	if (!p)
+		return false;
+	w.sum = sum_outer_pseudo(ctx, !addr_is_v4(&p->key.origin), len);
+	bpf_loop(CSUM_CHUNKS, sum_chunk, &w, 0);
+	return !w.left && is_right(w.sum);
+}
+
+#ifndef XDP
 /*
  * Whether the NIC has summed up the packet (CHECKSUM_COMPLETE), and the sum is right. It begins with the
  * IP header, whose own sum is subtracted: that of an IPv4 header is zero.
  */
-static __always_inline bool is_complete_right(CTX *ctx, bool v6, __wsum pseudo)
+static __always_inline bool is_complete_right(CTX *ctx, const struct pkt *p, __u32 len)
 {
+	bool v6 = !addr_is_v4(&p->key.origin);
 	struct ipv6hdr ip6;
 	__s64 sum = bpf_csum_update(ctx, 0);
+	__wsum pseudo;
 
 	if (sum < 0)
 		return false;
+	pseudo = sum_outer_pseudo(ctx, v6, len);
 	pseudo = bpf_csum_diff(NULL, 0, (__be32 *)&pseudo, sizeof(pseudo), sum);
 	if (!v6)
 		return is_right(pseudo);
@@ -102,18 +118,11 @@ static __always_inline bool is_outer_partial(CTX *ctx, __u32 check)
 /* Verifies the checksum of the datagram of len bytes at off. Returns a drop reason, or 0. */
 SUBPROGRAM int verify_outer(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
-	struct csum_walk w = { .ctx = ctx, .off = off, .left = len };
-	bool v6;
-
 	if (!p || bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
 		return 0;
-	v6 = !addr_is_v4(&p->key.origin);
-	w.sum = sum_outer_pseudo(ctx, v6, len);
-	if (is_complete_right(ctx, v6, w.sum))
-		return 0;
-	bpf_loop(CSUM_CHUNKS, sum_chunk, &w, 0);
-	if ((!w.left && is_right(w.sum)) ||
+	if (is_complete_right(ctx, p, len) || sums_up(ctx, p, off, len) ||
 	    is_outer_partial(ctx, off + __builtin_offsetof(struct udphdr, check)))
 		return 0;
 	return REASON_OUTER_CHECKSUM;
 }
+#endif

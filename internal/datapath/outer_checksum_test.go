@@ -9,7 +9,7 @@ import (
 )
 
 // An outer UDP checksum that is not zero must be right (RFC 8926 section 3.3): a damaged VNI would lead into
-// another segment. XDP leaves such packets to tc.
+// another segment.
 func TestOuterChecksum(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		if to.tunnel.UDPPort == 0 { // NVGRE
@@ -43,6 +43,39 @@ func TestOuterChecksum(t *testing.T) {
 				} else if drops[c.reason] != 1 || sum(drops) != 1 {
 					t.Errorf("%s, %d bytes: drops %v", c.name, size, drops)
 				}
+			}
+		}
+	})
+}
+
+// The transit program forwards what has a right checksum, and leaves what has another one to tc: of a local sender the sum is not
+// there yet.
+func TestTransitVerifiesOuterChecksums(t *testing.T) {
+	eachWay(t, func(t *testing.T, to way) {
+		if to.tunnel.UDPPort == 0 { // NVGRE
+			return
+		}
+		onOneCPU(t)
+		w := transitWorld(t, to)
+		for _, c := range passing() {
+			if c.from == "s0" {
+				continue
+			}
+			o := w.outerIn(c.segment, w.family.remotes[map[string]int{"first": 0, "second": 1}[c.from]])
+			o.Checksum = true
+			in := o.Wrap(padded(pkttest.Frame(c.src, c.dst, c.words)))
+			want := w.fromUnderlay(t, in)
+			want.want(t, in, forwarded)
+			for range 2 {
+				got := w.transit(t, "u0", in)
+				if got.verdict != xdpRedirect {
+					t.Fatalf("%s: verdict %d of the transit program", c.name, got.verdict)
+				}
+				check.Equal(t, c.name, want.out, got.out)
+			}
+			in[o.TunnelAt()+7] ^= 1
+			if got := w.transit(t, "u0", in); got.verdict != xdpPass {
+				t.Errorf("%s, damaged: verdict %d of the transit program", c.name, got.verdict)
 			}
 		}
 	})

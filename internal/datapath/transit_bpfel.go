@@ -28,6 +28,7 @@ const (
 	transitMapFlowCandidates    = "flow_candidates"
 	transitMapFlowSecret        = "flow_secret"
 	transitMapFlows             = "flows"
+	transitMapFragmentWorks     = "fragment_works"
 	transitMapFragments         = "fragments"
 	transitMapGlobalCounters    = "global_counters"
 	transitMapHostEvents        = "host_events"
@@ -182,6 +183,7 @@ type transitMapSpecs struct {
 	FlowCandidates    *ebpf.MapSpec `ebpf:"flow_candidates"`
 	FlowSecret        *ebpf.MapSpec `ebpf:"flow_secret"`
 	Flows             *ebpf.MapSpec `ebpf:"flows"`
+	FragmentWorks     *ebpf.MapSpec `ebpf:"fragment_works"`
 	Fragments         *ebpf.MapSpec `ebpf:"fragments"`
 	GlobalCounters    *ebpf.MapSpec `ebpf:"global_counters"`
 	HostEvents        *ebpf.MapSpec `ebpf:"host_events"`
@@ -310,6 +312,7 @@ type transitMaps struct {
 	FlowCandidates    *ebpf.Map `ebpf:"flow_candidates"`
 	FlowSecret        *ebpf.Map `ebpf:"flow_secret"`
 	Flows             *ebpf.Map `ebpf:"flows"`
+	FragmentWorks     *ebpf.Map `ebpf:"fragment_works"`
 	Fragments         *ebpf.Map `ebpf:"fragments"`
 	GlobalCounters    *ebpf.Map `ebpf:"global_counters"`
 	HostEvents        *ebpf.Map `ebpf:"host_events"`
@@ -378,6 +381,7 @@ func (m *transitMaps) Close() error {
 		m.FlowCandidates,
 		m.FlowSecret,
 		m.Flows,
+		m.FragmentWorks,
 		m.Fragments,
 		m.GlobalCounters,
 		m.HostEvents,
