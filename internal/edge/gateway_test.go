@@ -117,7 +117,7 @@ func TestGatewayDocuments(t *testing.T) {
 		{Name: "blue", VNI: 100, Encapsulation: "vxlan", UDPPort: 4789, Ports: 1, Remotes: 1, Generation: 4,
 			Router: "tenant", Gateway: []netip.Prefix{prefix("10.0.0.254/24")}},
 		{Name: "red", VNI: 200, Encapsulation: "geneve", UDPPort: 6081, Ports: 1, Gateway: []netip.Prefix{}},
-		{Name: "tenant-l3", VNI: 5000, Encapsulation: "nvgre", Remotes: 1, Router: "tenant", Gateway: []netip.Prefix{}},
+		{Name: "tenant-l3", VNI: 5000, Encapsulation: "nvgre", Remotes: 1, Router: "tenant", Gateway: []netip.Prefix{}, ClampMSS: true},
 		{Name: "wan", Ports: 1, Router: "tenant", Gateway: []netip.Prefix{prefix("198.51.100.2/24")}},
 	})
 	if s.Ports != (api.Tally{Up: 3, Total: 3}) {

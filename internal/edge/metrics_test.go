@@ -361,7 +361,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	b := newBGPWorld(newWorld(t))
-	b.learned.sessions = []speaker.Neighbour{{Name: "rr1", Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN}}}}
+	b.learned.sessions = []speaker.Neighbour{{Name: "rr1", Families: []speaker.FamilyCounts{{Family: overlay.FamilyEVPN}}, Discarded: map[string]uint64{"EVPN type 6": 1}}}
 	b.runBGP()
 	for name, f := range b.scraped() {
 		if all[name] == nil {

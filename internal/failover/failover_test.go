@@ -22,7 +22,7 @@ import (
 // tables are those of a data path, which cannot be steered while failing.
 type tables struct {
 	failing error
-	down    []int // of each Steer: the interfaces of paths that are down
+	down    []int // of each Steer: the interfaces of paths that are down, 0 where the link is
 }
 
 func (t *tables) ApplyIn(next fib.Tables, steps datapath.Steps) error { steps.Latest(next); return nil }
@@ -88,12 +88,12 @@ func TestLinkLost(t *testing.T) {
 	}
 	dp.failing = errors.New("so the test wants it")
 	f.LinkLost(3)
-	if !slices.Equal(dp.down, []int{3}) || faults[steerProblem] == nil {
+	if !slices.Equal(dp.down, []int{0}) || faults[steerProblem] == nil {
 		t.Errorf("down are %v, faults %v, want the path by the lost link", dp.down, faults)
 	}
 	dp.failing = nil
 	f.Steer()
-	if !slices.Equal(dp.down, []int{3, 3}) || faults[steerProblem] != nil {
+	if !slices.Equal(dp.down, []int{0, 0}) || faults[steerProblem] != nil {
 		t.Errorf("down are %v, faults %v, want the fault over", dp.down, faults)
 	}
 }

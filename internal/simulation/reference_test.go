@@ -355,7 +355,17 @@ func (c *checker) guards() {
 	}
 }
 
-// routes are connected and static ones.
+// carries reports whether a packet can leave by a segment: it has a remote, or a port whose link is up.
+func (c *checker) carries(seg int) bool {
+	for n, p := range c.s.ports {
+		if l, ok := c.w.state.Links[interfaceOf(n)]; ok && l.Up && p.segment == seg {
+			return true
+		}
+	}
+	return len(c.remotesOf(seg)) > 0
+}
+
+// routes are connected and static ones. A static one by a segment that carries nothing is out of use.
 func (c *checker) routes() {
 	wanted := map[netip.Prefix]hop{}
 	for n, seg := range c.s.segments {
@@ -364,7 +374,9 @@ func (c *checker) routes() {
 		}
 	}
 	for n, by := range c.s.routes {
-		wanted[staticPrefix(n)] = hop{segment: c.segs[by], addr: nextHopIn(by)}
+		if c.carries(by) {
+			wanted[staticPrefix(n)] = hop{segment: c.segs[by], addr: nextHopIn(by)}
+		}
 	}
 	for prefix, want := range wanted {
 		group, ok := c.a.routes[prefix]

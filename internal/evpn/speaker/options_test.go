@@ -229,9 +229,12 @@ func TestMaximumPrefixes(t *testing.T) {
 	b.Neighbours[0].MaxPrefixes = 4
 	l.must(s.Configure(b))
 	l.awaitUp(s, h, frr4, true)
-	if f := s.Neighbours()[0].Families[0]; f.Received != 4 || f.Limit != 4 {
-		t.Errorf("counts %+v", f)
-	}
+	l.await("all prefixes to be counted", func() error { // counts are read anew after a while
+		if f := s.Neighbours()[0].Families[0]; f.Received != 4 || f.Limit != 4 {
+			return fmt.Errorf("counts %+v", f)
+		}
+		return nil
+	})
 	b.Neighbours = slices.Clone(b.Neighbours)
 	b.Neighbours[0].MaxPrefixes = 1
 	l.must(s.Configure(b))
