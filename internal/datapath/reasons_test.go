@@ -227,6 +227,8 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"non-ip":             "TestOtherThanIP",
 		"half-open-limit":    "TestHalfOpenLimit",
 		"port-down":          "TestPortsThatAreDown",
+		"hidden-protocol":    "TestProtocolsHiddenBehindLLC",
+		"outer-checksum":     "TestOuterChecksum",
 		"mac-frozen":         "TestMACThatFlapsIsFrozen",
 		"loop":               "TestCutPort",
 		"storm-control":      "TestStormControl",
