@@ -33,6 +33,7 @@ const (
 
 	eventEarlyDropped = "nat-early-dropped"
 	eventNATLost      = "nat-event-lost"
+	eventEvicted      = "nat-inbound-evicted"
 )
 
 // NATTables are the NAT sessions of a data path, and what it counts of them. NATSweep is not called twice at once.
@@ -182,6 +183,10 @@ func (g *NATReading) evaluate(was NATReading, config overlay.Egress) {
 	}
 	if n := g.eventsSince(was, eventNATLost); n > 0 {
 		g.Warn("egress: %d sessions began or ended without being logged or replicated (%s): the ring of events was full", n, eventNATLost)
+	}
+	if n := g.eventsSince(was, eventEvicted); n > 0 {
+		g.Warn("egress: %d connections from outside were just forgotten before they were answered (%s), so that their answers may leave translated: "+
+			"find who floods a host with `selvage flows`, or raise spec.egress.sessions", n, eventEvicted)
 	}
 	slices.SortFunc(g.Problems, func(a, b problem.Problem) int { return cmp.Compare(a.Text, b.Text) })
 }

@@ -90,6 +90,20 @@ func TestNATEarlyDropAlarm(t *testing.T) {
 	}
 }
 
+// Connections from outside that a flood has pushed out before they were answered are an alarm, while that lasts.
+func TestNATEvictionAlarm(t *testing.T) {
+	was := NATReading{known: true, events: map[string]uint64{eventEvicted: 4}}
+	next := NATReading{known: true, events: map[string]uint64{eventEvicted: 9}}
+	next.evaluate(was, overlay.Egress{NATSessions: 1000})
+	if len(next.Problems) != 1 || !strings.Contains(next.Problems[0].Text, "5 connections from outside were just forgotten") {
+		t.Errorf("problems %v", next.Problems)
+	}
+	later := NATReading{known: true, events: map[string]uint64{eventEvicted: 9}}
+	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.Problems) != 0 {
+		t.Errorf("problems %v when it is over", later.Problems)
+	}
+}
+
 // translator is NAT that a test changes; nil: there is none.
 type translator struct {
 	sessions int
