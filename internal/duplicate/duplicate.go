@@ -175,11 +175,17 @@ func (w *Watch) isFound() bool {
 	return len(w.found) > 0
 }
 
-// probe says which of places are free. Those that are not are withheld.
+// probe says which of places are free. Those that are not are withheld. What another host has is asked for once more: of
+// gateways that start together each answers for all addresses until it hears of the others.
 func (w *Watch) probe(ctx context.Context, places []gateway.Place) (free []gateway.Place) {
 	list, own := w.o.Addresses()
 	list = slices.DeleteFunc(list, func(a Address) bool { return !a.Shared || !slices.Contains(places, a.Place) })
 	others := w.ask(ctx, list, own, newProbes)
+	if len(others) > 0 {
+		list = slices.DeleteFunc(list, func(a Address) bool { _, taken := others[a.Place]; return !taken })
+		again := w.ask(ctx, list, own, newProbes)
+		maps.DeleteFunc(others, func(p gateway.Place, mac overlay.MAC) bool { return again[p] != mac })
+	}
 	list, _ = w.o.Addresses() // an address that went to another gateway meanwhile is that gateway's
 	for _, a := range list {
 		if mac, taken := others[a.Place]; taken {
