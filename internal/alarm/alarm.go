@@ -130,6 +130,9 @@ func withoutFigures(p problem.Problem) problem.Problem {
 }
 
 func isFigure(word string) bool {
+	if _, err := time.Parse(time.TimeOnly, word); err == nil {
+		return true
+	}
 	if word == "" || strings.Count(word, ".") > 1 || word[0] < '0' || word[0] > '9' {
 		return false
 	}

@@ -85,6 +85,11 @@ type ApplyInfo struct {
 	NewProblems []problem.Problem `json:"new_problems,omitempty"`
 }
 
+// Unconfirmed is the problem of a revision that is rolled back unless it is confirmed.
+func Unconfirmed(revision int, until time.Time) problem.Problem {
+	return problem.Warning("revision %d goes back by itself at %s: selvage confirm has it stay", revision, until.UTC().Format(time.TimeOnly))
+}
+
 // MaxChanges is how many changes an ApplyInfo lists.
 const MaxChanges = 1000
 

@@ -31,7 +31,7 @@ func (s *survey) of(t *evpn.Table) {
 	if !s.changed || begin.Before(s.again) {
 		return
 	}
-	*s = survey{counts: t.Counts(), problems: t.Problems(), unimported: t.Unimported(), lonely: t.Lonely()}
+	*s = survey{counts: t.Counts(), problems: t.Problems(), unimported: t.Unimported(), lonely: evpn.Lonely(t)}
 	if took := time.Since(begin); took > surveyQuick {
 		s.again = begin.Add(took * surveyShare)
 	}

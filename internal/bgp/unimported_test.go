@@ -36,6 +36,15 @@ func TestUnimportedProblems(t *testing.T) {
 		!strings.HasPrefix(list[0].Text, "BGP: 2 routes of peer are not used: no segment imports 65000:101; no remote is known of segment blue:") {
 		t.Errorf("%v, want a warning about both routes", list)
 	}
+	routed := e
+	routed.Segments = []overlay.Segment{e.Segments[0]}
+	routed.Segments[0].Gateway = &overlay.Gateway{Router: "red", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}
+	routed.Routers = []overlay.Router{{Name: "red", L3: &overlay.L3{VNI: 9, EVPN: &overlay.EVPNInstance{}}}}
+	table.Configure(routed, time.Now())
+	if list = problems(); len(list) != 1 || list[0].Severity != problem.SeverityNote {
+		t.Errorf("%v, want a note: blue is routed", list)
+	}
+	table.Configure(e, time.Now())
 	receive(3, 100)
 	if list = problems(); len(list) != 1 || list[0].Severity != problem.SeverityNote {
 		t.Errorf("%v, want a note, as blue has a remote", list)

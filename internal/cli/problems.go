@@ -75,6 +75,7 @@ func changing(ctx context.Context, client *api.Client, wait time.Duration, chang
 	if err != nil || !info.Applied {
 		return info, err
 	}
+	known := append(before.Problems, api.Unconfirmed(info.Revision.ID, time.Time{})) // with --confirm, and asked for
 	ctx, cancel := context.WithTimeout(ctx, max(wait, settling))
 	defer cancel()
 	look := time.NewTicker(settlingLook)
@@ -84,7 +85,7 @@ func changing(ctx context.Context, client *api.Client, wait time.Duration, chang
 		if err != nil {
 			return info, nil // the time is over, or the edge ends: what is in force is
 		}
-		info.NewProblems = slices.DeleteFunc(alarm.NewKinds(before.Problems, after.Problems), func(p problem.Problem) bool { return p.Severity == problem.SeverityNote })
+		info.NewProblems = slices.DeleteFunc(alarm.NewKinds(known, after.Problems), func(p problem.Problem) bool { return p.Severity == problem.SeverityNote })
 		if len(info.NewProblems) == 0 {
 			return info, nil
 		}

@@ -26,7 +26,7 @@ func TestChanging(t *testing.T) {
 		s := api.Status{Name: "a", Problems: []problem.Problem{old}}
 		if changed {
 			answers++
-			s.Problems = []problem.Problem{problem.Warning("remote r: 6 packets"), made}
+			s.Problems = []problem.Problem{problem.Warning("remote r: 6 packets"), made, api.Unconfirmed(7, time.Now())}
 			if answers < 3 {
 				s.Problems = append(s.Problems, passing)
 			}

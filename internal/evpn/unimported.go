@@ -45,10 +45,15 @@ func (t *Table) Unimported() (list []Unimported) {
 	return list
 }
 
-// Lonely are the segments, by name, of which BGP told no remote and the configuration has none.
-func (t *Table) Lonely() (names []string) {
+// Lonely are the segments, by name, of which BGP told no remote and the configuration has none. A segment whose router has an L3 VNI
+// is not among them: its hosts reach others by that, and it may well be at this edge alone (RFC 9135 section 4.1).
+func Lonely(t *Table) (names []string) {
 	for _, s := range t.in.edge.Segments {
-		if known := t.in.segments[s.Name]; known != nil && len(known.remotes.count) == 0 && len(s.Remotes) == 0 {
+		known := t.in.segments[s.Name]
+		if known == nil || known.router != nil && known.router.l3 != nil {
+			continue
+		}
+		if len(known.remotes.count) == 0 && len(s.Remotes) == 0 {
 			names = append(names, s.Name)
 		}
 	}

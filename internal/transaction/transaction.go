@@ -453,7 +453,7 @@ func (t *Transactions) Problems() (list []problem.Problem) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if a := t.awaited; a != nil {
-		list = append(list, problem.Warning("revision %d goes back by itself at %s: selvage confirm has it stay", a.id, a.until.UTC().Format(time.TimeOnly)))
+		list = append(list, api.Unconfirmed(a.id, a.until))
 	}
 	list = append(list, t.inForce.problems()...)
 	switch {

@@ -35,7 +35,7 @@ func guestsMisbehave(n *harness.EgressNet) []string {
 		}
 	})
 	for _, to := range []string{"203.0.113.1:7100", "203.0.113.1:7101", "203.0.113.9:7100", "192.168.9.2:7100"} {
-		for range 6 {
+		for range 14 {
 			conn := datagrams(n.Network, n.Red1.Host, to)
 			goesOn(n.Network, func(round int) {
 				if round%20 == 0 {
