@@ -65,14 +65,21 @@ static __always_inline __wsum sum_outer_pseudo(CTX *ctx, bool v6, __u32 len)
 	return bpf_csum_diff(NULL, 0, words, sizeof(words), 0);
 }
 
-/* Whether the datagram of len bytes at off has the checksum that it should have. */
+/*
+ * Whether the datagram of len bytes at off has the checksum that it should have: over all of it or, of a
+ * local sender that leaves the rest to its device, over the pseudo header.
+ */
 SUBPROGRAM int sums_up(CTX *ctx, struct pkt *p, __u32 off, __u32 len)
 {
 	struct csum_walk w = { .ctx = ctx, .off = off, .left = len };
+	__sum16 check = 0;
 
-	if (!p)
+	if (!p ||
+	    ctx_load(ctx, off + __builtin_offsetof(struct udphdr, check), &check, sizeof(check)))
 		return false;
 	w.sum = sum_outer_pseudo(ctx, !addr_is_v4(&p->key.origin), len);
+	if (check == fold_words(w.sum))
+		return true;
 	bpf_loop(CSUM_CHUNKS, sum_chunk, &w, 0);
 	return !w.left && is_right(w.sum);
 }

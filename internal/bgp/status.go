@@ -126,18 +126,17 @@ func (v *State) Problems(now time.Time) (list []problem.Problem) {
 	return list
 }
 
-// unimportedProblems are routes that nothing here imports: a mistake where a segment has no remote, and a note else, as a
-// neighbour may have more segments than this edge.
+// unimportedProblems are routes that nothing here imports, while a segment has no remote. Where all have some they are no
+// mistake: a neighbour may have more segments than this edge.
 func unimportedProblems(config overlay.BGP, is survey) (list []problem.Problem) {
 	const most = 3
-	asProblem, also := problem.Note, ""
-	if len(is.lonely) > 0 {
-		named := is.lonely[:min(len(is.lonely), most)]
-		asProblem, also = problem.Warning, fmt.Sprintf("; no remote is known of segment %s", strings.Join(named, ", "))
-		if more := len(is.lonely) - len(named); more > 0 {
-			also += fmt.Sprintf(" and %d more", more)
-		}
-		also += ": compare VNIs and route targets (spec.segments[].evpn) of both ends"
+	if len(is.lonely) == 0 {
+		return nil
+	}
+	named := is.lonely[:min(len(is.lonely), most)]
+	also := "no remote is known of segment " + strings.Join(named, ", ")
+	if more := len(is.lonely) - len(named); more > 0 {
+		also += fmt.Sprintf(" and %d more", more)
 	}
 	for _, u := range is.unimported {
 		var names []string
@@ -148,8 +147,8 @@ func unimportedProblems(config overlay.BGP, is survey) (list []problem.Problem) 
 		if more := len(u.Targets) - most; more > 0 {
 			targets += fmt.Sprintf(" and %d more", more)
 		}
-		list = append(list, asProblem("BGP: %d routes of %s are not used: no segment imports %s%s; see `selvage bgp routes --unused`",
-			u.Routes, neighbourName(config, u.Neighbour), targets, also))
+		list = append(list, problem.Warning("BGP: %d routes of %s are not used: no segment imports %s; %s: compare VNIs and route targets (spec.segments[].evpn) of "+
+			"both ends; see `selvage bgp routes --unused`", u.Routes, neighbourName(config, u.Neighbour), targets, also))
 	}
 	return list
 }
