@@ -76,31 +76,22 @@ func TestFullestAreWatched(t *testing.T) {
 	}
 }
 
-// A table that makes room by dropping sessions early is an alarm that says how many, while it does so.
-func TestNATEarlyDropAlarm(t *testing.T) {
-	was := NATReading{known: true, events: map[string]uint64{eventEarlyDropped: 4}}
-	next := NATReading{known: true, events: map[string]uint64{eventEarlyDropped: 7}}
-	next.evaluate(was, overlay.Egress{NATSessions: 1000})
-	if len(next.Problems) != 1 || !strings.Contains(next.Problems[0].Text, "just now 3 that were over or unanswered made room") {
-		t.Errorf("problems %v", next.Problems)
-	}
-	later := NATReading{known: true, events: map[string]uint64{eventEarlyDropped: 7}}
-	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.Problems) != 0 {
-		t.Errorf("problems %v when it is over", later.Problems)
-	}
-}
-
-// Connections from outside that a flood has pushed out before they were answered are an alarm, while that lasts.
-func TestNATEvictionAlarm(t *testing.T) {
-	was := NATReading{known: true, events: map[string]uint64{eventEvicted: 4}}
-	next := NATReading{known: true, events: map[string]uint64{eventEvicted: 9}}
-	next.evaluate(was, overlay.Egress{NATSessions: 1000})
-	if len(next.Problems) != 1 || !strings.Contains(next.Problems[0].Text, "5 connections from outside were just forgotten") {
-		t.Errorf("problems %v", next.Problems)
-	}
-	later := NATReading{known: true, events: map[string]uint64{eventEvicted: 9}}
-	if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.Problems) != 0 {
-		t.Errorf("problems %v when it is over", later.Problems)
+// A table that makes room, and connections that a flood pushes out, are an alarm that says how many, while that lasts.
+func TestNATEventAlarms(t *testing.T) {
+	for event, text := range map[string]string{
+		eventEarlyDropped: "just now 3 that were over or unanswered made room",
+		eventEvicted:      "3 connections from outside were just forgotten",
+	} {
+		was := NATReading{known: true, events: map[string]uint64{event: 4}}
+		next := NATReading{known: true, events: map[string]uint64{event: 7}}
+		next.evaluate(was, overlay.Egress{NATSessions: 1000})
+		if len(next.Problems) != 1 || !strings.Contains(next.Problems[0].Text, text) {
+			t.Errorf("%s: problems %v", event, next.Problems)
+		}
+		later := NATReading{known: true, events: map[string]uint64{event: 7}}
+		if later.evaluate(next, overlay.Egress{NATSessions: 1000}); len(later.Problems) != 0 {
+			t.Errorf("%s: problems %v when it is over", event, later.Problems)
+		}
 	}
 }
 
