@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -111,6 +112,13 @@ type RunOptions struct {
 	OpenSpeaker     func(ctx context.Context, o speaker.Options) (bgp.Speaker, error)
 }
 
+// orReal sets a dependency that is nil to the real one.
+func orReal[F any](dependency *F, to F) {
+	if reflect.ValueOf(*dependency).IsNil() {
+		*dependency = to
+	}
+}
+
 func (o RunOptions) withDefaults() RunOptions {
 	o.RuntimeDir, o.StateDir = cmp.Or(o.RuntimeDir, api.DefaultRuntimeDir), cmp.Or(o.StateDir, api.DefaultStateDir)
 	if o.Logger == nil {
@@ -125,39 +133,17 @@ func (o RunOptions) withDefaults() RunOptions {
 	if build, ok := debug.ReadBuildInfo(); ok && o.Version == "" {
 		o.Version = build.Main.Version
 	}
-	if o.Listen == nil {
-		o.Listen = apiserver.Listen
-	}
-	if o.Load == nil {
-		o.Load = config.LoadSource
-	}
-	if o.Parse == nil {
-		o.Parse = config.Source.Read
-	}
-	if o.OpenDataPath == nil {
-		o.OpenDataPath = openDataPath
-	}
-	if o.PinsEnd == nil {
-		o.PinsEnd = datapath.PinsEnd
-	}
-	if o.OpenHost == nil {
-		o.OpenHost = openHost
-	}
-	if o.OpenProbes == nil {
-		o.OpenProbes = openPathProbes
-	}
-	if o.AskForAddresses == nil {
-		o.AskForAddresses = duplicate.Ask
-	}
-	if o.OpenLiveness == nil {
-		o.OpenLiveness = liveness.OpenMonitor
-	}
-	if o.OpenReplication == nil {
-		o.OpenReplication = openReplication
-	}
-	if o.OpenSpeaker == nil {
-		o.OpenSpeaker = peering.OpenSpeaker
-	}
+	orReal(&o.Listen, apiserver.Listen)
+	orReal(&o.Load, config.LoadSource)
+	orReal(&o.Parse, config.Source.Read)
+	orReal(&o.OpenDataPath, openDataPath)
+	orReal(&o.PinsEnd, datapath.PinsEnd)
+	orReal(&o.OpenHost, openHost)
+	orReal(&o.OpenProbes, openPathProbes)
+	orReal(&o.AskForAddresses, duplicate.Ask)
+	orReal(&o.OpenLiveness, liveness.OpenMonitor)
+	orReal(&o.OpenReplication, openReplication)
+	orReal(&o.OpenSpeaker, peering.OpenSpeaker)
 	return o
 }
 
