@@ -21,7 +21,7 @@ func outside(t *testing.T) (*harness.EgressNet, *listener) {
 		Fails: true, Interval: "500ms", Replication: true, // alerts are no matter of milliseconds
 		Policies: []string{`name: web, vni: 9001, ports: 40000-40009, pool: [198.51.100.20, "2001:db8:51::20"]`},
 		Egress:   "    log: {enabled: true, rate: 10}\n",
-		Firewall: `  fdb: {size: 16}
+		Firewall: `  fdb: {size: 32}
   limits: {port: {macs: 0, broadcast: 20}, segment: {macs: 0}}
   firewall:
     sections:

@@ -27,8 +27,8 @@ func guestsMisbehave(n *harness.EgressNet) []string {
 	n.T.Cleanup(spoof.Close)
 	discard := datagrams(n.Network, n.Red1.Host, "203.0.113.1:9")
 	goesOn(n.Network, func(round int) {
-		_ = flood.Send(frame(harness.BroadcastMAC, byte(round%30)))
-		_ = flood.Send(frame([]byte{2, 0, 0, 0, 9, 9}, byte(round%30)))
+		_ = flood.Send(frame(harness.BroadcastMAC, byte(round%60)))
+		_ = flood.Send(frame([]byte{2, 0, 0, 0, 9, 9}, byte(round%60)))
 		_ = spoof.Send(frame(harness.BroadcastMAC, 200))
 		for range 3 {
 			_, _ = discard.Write([]byte("discard"))
