@@ -7,6 +7,7 @@ package duplicate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/gateway"
@@ -213,7 +216,7 @@ func (w *Watch) ask(ctx context.Context, list []Address, own []overlay.MAC, prob
 			addrs[i] = a.Addr
 		}
 		others, err := w.o.Ask(ctx, link, addrs, probes)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, unix.ENETDOWN) { // a problem of its own, and there is nobody to ask
 			failed = fmt.Errorf("interface %s: %w", link.Interface, err)
 		}
 		for _, a := range some {

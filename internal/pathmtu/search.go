@@ -56,7 +56,15 @@ func (s *search) confirm(ctx context.Context) error {
 	if s.hint == 0 && ceiling > usualMTU {
 		s.hint = usualMTU
 	}
-	return s.below(ctx, ceiling)
+	if err := s.below(ctx, ceiling); err != nil || s.answered == 0 {
+		return err
+	}
+	// A path that was repaired meanwhile answered some sizes, and had lost others before.
+	v, packets, err := s.ask(ctx, ceiling)
+	if s.packets += packets; err == nil && v.replied {
+		s.answered = ceiling
+	}
+	return err
 }
 
 // run leaves in answered the largest size that passes, or 0 when the remote

@@ -174,20 +174,25 @@ func TestReceiveFeatures(t *testing.T) {
 		n.Must(err)
 		before, err := n.cuts()
 		n.Must(err)
-		for _, e := range featuredSegments {
-			for _, checksum := range []bool{false, true} {
-				if checksum && e == overlay.NVGRE {
-					continue
+		cut, joins := 0.0, len(features) > 1
+		// A busy core may take in one packet at a time, of which there is none to join.
+		for round := 0; round < 10 && (round == 0 || joins && cut == 0); round++ {
+			for _, e := range featuredSegments {
+				for _, checksum := range []bool{false, true} {
+					if checksum && e == overlay.NVGRE {
+						continue
+					}
+					n.Once(fmt.Sprintf("%s with checksum %t, %v", e, checksum, features), func() error {
+						return errors.Join(n.inject(e, checksum, count), n.arrived(e, count))
+					})
 				}
-				n.Once(fmt.Sprintf("%s with checksum %t, %v", e, checksum, features), func() error {
-					return errors.Join(n.inject(e, checksum, count), n.arrived(e, count))
-				})
 			}
+			after, err := n.cuts()
+			n.Must(err)
+			cut = after - before
 		}
-		after, err := n.cuts()
-		n.Must(err)
-		if joins := len(features) > 1; joins != (after > before) {
-			t.Errorf("%v: %g segments were cut", features, after-before)
+		if joins != (cut > 0) {
+			t.Errorf("%v: %g segments were cut", features, cut)
 		}
 		n.Must(undo())
 	}
