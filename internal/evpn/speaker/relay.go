@@ -125,27 +125,13 @@ func (b *budget) take(now time.Time) (bool, int) {
 // mostFailure is how long a reason may be: a neighbour may have written a part of it (RFC 9003).
 const mostFailure = 1024
 
-func (r *report) fail(why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failure, r.refused, r.at = event.Bounded(why, mostFailure), false, time.Now()
-}
+func (r *report) fail(why string) { r.ended(0, why) }
 
-// refuse notes that one end refused the other's OPEN.
-func (r *report) refuse(why string) {
-	r.fail(why)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refused = true
-}
-
-// ended notes a NOTIFICATION of either end.
+// ended notes a NOTIFICATION of either end; code 0: there was none.
 func (r *report) ended(code uint8, why string) {
-	if code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR {
-		r.refuse(why)
-		return
-	}
-	r.fail(why)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure, r.refused, r.at = event.Bounded(why, mostFailure), code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, time.Now()
 }
 
 // refusalStands is for how long a refused OPEN says more than a connection that is not made: a neighbour that only opens
