@@ -49,7 +49,7 @@ type importCmd struct {
 
 // Help says what kong's flags do not.
 func (*importCmd) Help() string {
-	return "Reads EgressGateway, EgressPolicy and EgressClusterPolicy of EgressGateway (spidernet), Egress and ExternalIPPool of Antrea, CiliumEgressGatewayPolicy of Cilium, and EgressIP of OVN-Kubernetes. " +
+	return "Reads EgressGateway, EgressPolicy and EgressClusterPolicy of EgressGateway (spidernet), and CiliumEgressGatewayPolicy of Cilium. " +
 		"Changes nothing in the cluster. A flag with @GATEWAY is for that gateway alone, and goes before what objects say."
 }
 

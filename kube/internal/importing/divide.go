@@ -8,7 +8,7 @@ import (
 )
 
 // titles are how notes name projects.
-var titles = map[string]string{"spidernet": spidernetName, "antrea": antreaName, "cilium": ciliumName, "ovn": ovnName}
+var titles = map[string]string{"spidernet": spidernetName, "cilium": ciliumName}
 
 // divide makes several gateways of one that was made of policies, and has more ranges of addresses than fit.
 func (i *importer) divide(g *gateway) {

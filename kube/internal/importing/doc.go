@@ -1,5 +1,5 @@
 // Package importing writes what other projects know of egress addresses as Selvage's kinds: objects of EgressGateway
-// (spidernet), Antrea, Cilium and OVN-Kubernetes become EgressGateway, EgressPolicy and ClusterEgressPolicy.
+// (spidernet) and Cilium become EgressGateway, EgressPolicy and ClusterEgressPolicy.
 //
 // Its one invariant: every field of an object is in the result, or is in a note that says why it is not and what to do.
 // A policy never selects more pods or destinations than the one that it was made of: a restriction that cannot be

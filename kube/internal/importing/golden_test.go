@@ -96,14 +96,9 @@ func TestGolden(t *testing.T) {
 		"spidernet": func(o *importing.Options) {
 			o.Except = []string{"192.0.2.0/24"}
 		},
-		"antrea": func(o *importing.Options) {
-			o.Except = []string{"10.0.0.0/8"}
-			o.Nodes = []importing.Setting{at("dmz", "example.org/egress=dmz")}
-		},
 		"cilium": func(o *importing.Options) {
 			o.Addresses = []importing.Setting{at("by-interface", "203.0.113.64")}
 		},
-		"ovn": func(o *importing.Options) { o.WhenNoGateway = "Node" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := given()
@@ -122,7 +117,7 @@ func TestGolden(t *testing.T) {
 
 // TestOrder has the objects come in another order: the output is the same, byte for byte.
 func TestOrder(t *testing.T) {
-	names := []string{"testdata/spidernet/in", "testdata/antrea/in", "testdata/cilium/in", "testdata/ovn/in"}
+	names := []string{"testdata/spidernet/in", "testdata/cilium/in"}
 	o := given()
 	o.Addresses = all("203.0.113.80-203.0.113.89")
 	objects, err := source.Files(names, nil)
@@ -151,9 +146,7 @@ func TestOrder(t *testing.T) {
 func TestNeeded(t *testing.T) {
 	for name, want := range map[string]string{
 		"spidernet": "nodes Interfaces, nodes NextHops, partners Interfaces, partners NextHops",
-		"antrea":    "antrea-static Interfaces, antrea-static NextHops, dmz Interfaces, dmz NextHops, prod Interfaces",
 		"cilium":    "bank Interfaces, bank NextHops, bots Interfaces, bots NextHops, by-interface NextHops, by-interface Addresses",
-		"ovn":       "egress-assignable Interfaces, egress-assignable NextHops, egress-assignable NextHops",
 	} {
 		objects, err := source.Files([]string{filepath.Join("testdata", name, "in")}, nil)
 		if err != nil {

@@ -59,9 +59,7 @@ type importer struct {
 	seen     map[string]string // objects by group, kind and name, and where they were read
 
 	spidernet spidernet
-	antrea    antrea
 	cilium    cilium
-	ovn       ovn
 }
 
 // gateway is a gateway that is being made.
@@ -126,12 +124,7 @@ var readers = map[string]reader{
 	"egressgateway.spidernet.io/v1beta1 EgressPolicy":        (*importer).readSpidernetPolicy,
 	"egressgateway.spidernet.io/v1beta1 EgressClusterPolicy": (*importer).readSpidernetPolicy,
 	"egressgateway.spidernet.io/v1beta1 EgressClusterInfo":   (*importer).readSpidernetClusterInfo,
-	"crd.antrea.io/v1beta1 ExternalIPPool":                   (*importer).readAntreaPool,
-	"crd.antrea.io/v1alpha2 ExternalIPPool":                  (*importer).readAntreaPool,
-	"crd.antrea.io/v1beta1 Egress":                           (*importer).readAntreaEgress,
-	"crd.antrea.io/v1alpha2 Egress":                          (*importer).readAntreaEgress,
 	"cilium.io/v2 CiliumEgressGatewayPolicy":                 (*importer).readCilium,
-	"k8s.ovn.org/v1 EgressIP":                                (*importer).readOVN,
 	"v1 Namespace":                                           (*importer).readNamespace,
 }
 
@@ -144,9 +137,6 @@ var written = map[string]bool{
 
 // egressKinds are what else of the groups would make packets leave elsewhere.
 var egressKinds = map[string]string{
-	"k8s.ovn.org EgressService":              "write a policy for the pods of the service",
-	"k8s.ovn.org EgressQoS":                  "DSCP values are not written here",
-	"k8s.ovn.org EgressFirewall":             "it stays with OVN-Kubernetes, or becomes a NetworkPolicy",
 	"cilium.io CiliumEgressNATPolicy":        "convert it to cilium.io/v2 CiliumEgressGatewayPolicy first",
 	"cilium.io IsovalentEgressGatewayPolicy": "write policies by hand",
 }
@@ -163,9 +153,7 @@ func Convert(objects []Object, o Options) (Result, error) {
 	}
 	i.readAll(objects)
 	i.makeSpidernet()
-	i.makeAntrea()
 	i.makeCilium()
-	i.makeOVN()
 	i.addExcept()
 	err := i.settle()
 	if err == nil {
@@ -222,7 +210,7 @@ func (i *importer) readAll(objects []Object) {
 }
 
 // groups are those of the projects.
-var groups = map[string]bool{"egressgateway.spidernet.io": true, "crd.antrea.io": true, "cilium.io": true, "k8s.ovn.org": true}
+var groups = map[string]bool{"egressgateway.spidernet.io": true, "cilium.io": true}
 
 func (i *importer) readOne(o titled) {
 	read, is := readers[o.APIVersion+" "+o.Kind]

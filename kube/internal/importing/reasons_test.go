@@ -24,28 +24,14 @@ kind: EgressGateway
 metadata: {name: gw}
 spec: {ippools: {ipv4: [203.0.113.10-203.0.113.12]}, nodeSelector: {selector: {matchLabels: {egress: "yes"}}}}
 ---`
-	pool = `
-apiVersion: crd.antrea.io/v1beta1
-kind: ExternalIPPool
-metadata: {name: pool}
-spec: {ipRanges: [{start: 203.0.113.10, end: 203.0.113.12}], nodeSelector: {matchLabels: {egress: "yes"}}}
----`
 )
 
 func egp(name, spec string) string {
 	return fmt.Sprintf("\napiVersion: egressgateway.spidernet.io/v1beta1\nkind: EgressPolicy\nmetadata: {namespace: ns, name: %s}\n%s\n---", name, spec)
 }
 
-func egress(name, spec string) string {
-	return fmt.Sprintf("\napiVersion: crd.antrea.io/v1beta1\nkind: Egress\nmetadata: {name: %s}\nspec: {appliedTo: {podSelector: {matchLabels: {app: %[1]s}}}, %[2]s}\n---", name, spec)
-}
-
 func cegp(name, spec string) string {
 	return fmt.Sprintf("\napiVersion: cilium.io/v2\nkind: CiliumEgressGatewayPolicy\nmetadata: {name: %s}\nspec: {destinationCIDRs: [198.51.100.0/24], %s}\n---", name, spec)
-}
-
-func eip(name, spec string) string {
-	return fmt.Sprintf("\napiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: %s}\nspec: {%s}\n---", name, spec)
 }
 
 const (
@@ -100,13 +86,13 @@ var reasons = []struct {
 	{"wrong type", egw + egp("p", "spec: {egressGatewayName: [gw]}"), "EgressPolicy ns/p: it is not carried: stdin, document 2: json: cannot unmarshal", 1, 0},
 	{"bad name", egw + egp("P_1", "spec: {egressGatewayName: gw}"), "EgressPolicy ns/P_1: it is not carried: its name is not valid:", 1, 0},
 	{"twice", egw + egw, "EgressGateway gw: it is not carried: stdin, document 2 has it after stdin; keep one of the two", 1, 0},
-	{"deleted", egw + "\napiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: e, deletionTimestamp: '2026-01-01T00:00:00Z'}", "EgressIP e: it is not carried: it is being deleted", 1, 0},
-	{"labels and owners", egw + "\napiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: e, labels: {a: b}, ownerReferences: [{apiVersion: v1, kind: Team, name: t, uid: u}]}\nspec: {namespaceSelector: {}, egressIPs: [203.0.113.9]}",
-		"EgressIP e: metadata.labels a: b is not carried: it may be of a tool that owns the object; add it where your tools want it\nEgressIP e: metadata.ownerReferences Team t is not carried: it makes this object; have it make the new one", 2, 1},
+	{"deleted", egw + "\napiVersion: cilium.io/v2\nkind: CiliumEgressGatewayPolicy\nmetadata: {name: e, deletionTimestamp: '2026-01-01T00:00:00Z'}", "CiliumEgressGatewayPolicy e: it is not carried: it is being deleted", 1, 0},
+	{"labels and owners", egw + "\napiVersion: cilium.io/v2\nkind: CiliumEgressGatewayPolicy\nmetadata: {name: e, labels: {a: b}, ownerReferences: [{apiVersion: v1, kind: Team, name: t, uid: u}]}\nspec: {destinationCIDRs: [198.51.100.0/24], " + ciliumWeb + ciliumGW + "}",
+		"CiliumEgressGatewayPolicy e: metadata.labels a: b is not carried: it may be of a tool that owns the object; add it where your tools want it\nCiliumEgressGatewayPolicy e: metadata.ownerReferences Team t is not carried: it makes this object; have it make the new one", 2, 1},
 	{"no object", egw + "\napiVersion: [v1]\nkind: Pod\n---", "stdin, document 2: it is not carried: it is no object of Kubernetes:", 1, 0},
 	{"too many exceptions", cegp("c", ciliumWeb+ciliumGW+", excludedCIDRs: ["+strings.ReplaceAll(networks(100), "10.", "172.")+"]"), "CiliumEgressGatewayPolicy c: it is not carried: it has 300 exceptions, and 256 fit; name fewer and larger networks", 1, 0},
-	{"version", egw + "\napiVersion: k8s.ovn.org/v2\nkind: EgressIP\nmetadata: {name: e}", "EgressIP e: it is not carried: version k8s.ovn.org/v2 is not read; convert it to a newer one", 1, 0},
-	{"kind", egw + "\napiVersion: k8s.ovn.org/v1\nkind: EgressService\nmetadata: {name: e, namespace: ns}", "EgressService ns/e: it is not carried: the kind is not read; write a policy for the pods of the service", 1, 0},
+	{"version", egw + "\napiVersion: cilium.io/v3\nkind: CiliumEgressGatewayPolicy\nmetadata: {name: e}", "CiliumEgressGatewayPolicy e: it is not carried: version cilium.io/v3 is not read; convert it to a newer one", 1, 0},
+	{"kind", egw + "\napiVersion: cilium.io/v2alpha1\nkind: CiliumEgressNATPolicy\nmetadata: {name: e}", "CiliumEgressNATPolicy e: it is not carried: the kind is not read; convert it to cilium.io/v2 CiliumEgressGatewayPolicy first", 1, 0},
 	{"gateway without a pool that can be read", strings.Replace(egw, "203.0.113.12", "203.0.113.1", 1), "EgressGateway gw: ippools.ipv4 203.0.113.10-203.0.113.1 is not carried: its last address is before the first; correct it", 1, 0},
 	{"fields of a gateway", strings.Replace(egw, "spec: {", "spec: {clusterDefault: true, ", 1), "EgressGateway gw: clusterDefault true is not carried: each policy names its gateway; policies that are written later have to name it", 1, 0},
 	{"policy of nodes", strings.Replace(egw, "nodeSelector: {", "nodeSelector: {policy: doing, ", 1), "EgressGateway gw: nodeSelector.policy doing is not carried: EgressGateway never reads it", 1, 0},
@@ -126,27 +112,6 @@ var reasons = []struct {
 		"EgressPolicy ns/b: address 203.0.113.10 is not carried: EgressPolicy ns/a has it, an address is of one policy alone, and one policy cannot say what both do; have partners allow the address that it gets instead, or make the labels of their pods alike", 1, 2},
 	{"no address left", strings.Replace(egw, "-203.0.113.12", "", 1) + egp("a", "spec: {egressGatewayName: gw, appliedTo: {"+web+"}}\nstatus: {eip: {ipv4: 203.0.113.10}}") + egp("b", "spec: {egressGatewayName: gw, egressIP: {allocatorPolicy: rr}, appliedTo: {"+web+"}}"),
 		"EgressPolicy ns/b: it is not carried: gateway gw has no address left for it, and each policy has its own; give the gateway more: --address ADDR@gw", 1, 1},
-
-	{"pool of no Egress", pool, "ExternalIPPool pool: it is not carried: no Egress that was read names it: it may be for Services", 0, 0},
-	{"no pool", egress("e", "externalIPPool: x"), "Egress e: it is not carried: its ExternalIPPool x is not among the objects, or is not carried; read it too", 0, 0},
-	{"neither", egress("e", "egressIPs: []"), "Egress e: it is not carried: it has neither an address nor a pool", 0, 0},
-	{"bandwidth", pool + egress("e", "externalIPPool: pool, bandwidth: {rate: 1M, burst: 2M}"), `Egress e: bandwidth {"rate":"1M","burst":"2M"} is not carried: policies have no rate; limit rates at the router behind the gateway`, 1, 1},
-	{"selects nothing", strings.Replace(egress("e", "egressIP: 203.0.113.9"), "podSelector: {matchLabels: {app: e}}", "", 1), "Egress e: it is not carried: its appliedTo has neither podSelector nor namespaceSelector, so it selects nothing there", 0, 0},
-	{"several pools", pool + egress("e", "egressIPs: [203.0.113.10, 203.0.113.90], externalIPPools: [pool, other]"),
-		"Egress e: externalIPPools other is not carried: a policy has one gateway; write a policy for those pods that are to leave by it\nEgress e: egressIPs 203.0.113.90 is not carried: it is of ExternalIPPool other", 1, 1},
-	{"several addresses", pool + egress("e", "egressIPs: [203.0.113.10, 203.0.113.11], externalIPPools: [pool, pool]"), "Egress e: Antrea uses one of its addresses at a time; here each pod keeps to one of them, and all are in use; have partners allow all", 1, 1},
-	{"too many addresses", egress("e", "egressIPs: ["+hosts(66)+"]"), "Egress e: egressIPs 203.0.0.129 is not carried: a policy has 64 addresses at most", 1, 1},
-	{"bad address of an Egress", egress("e", "egressIP: x"), `Egress e: it is not carried: its address "x": it is no IPv4 or IPv6 address; correct it`, 0, 0},
-	{"another address now", pool + egress("e", "externalIPPool: pool, egressIP: 203.0.113.10}\nstatus: {egressIP: 203.0.113.11"), "Egress e: its status has another address, 203.0.113.11, than its spec: the one of the spec is carried; have partners allow it", 1, 1},
-	{"static", egress("e", "egressIP: 203.0.113.9}\nstatus: {egressNode: n1"), "Egress e: status.egressNode n1: the gateway takes the nodes that have static addresses now, by their label kubernetes.io/hostname; name others by --nodes NODES@antrea-static\nEgress e: its address is on an interface of a node, where somebody put it; the gateway answers for it by itself; remove it from the node when the gateway takes over", 1, 1},
-	{"several Egresses", egress("a", "egressIP: 203.0.113.9") + egress("b", "egressIP: 203.0.113.8"), "Antrea: exceptCIDRs of antrea-agent.conf are not in these objects; give them by --except\nAntrea: of several Egresses for a pod one is taken at random there", 1, 2},
-	{"network of a pool", strings.Replace(pool, "{start: 203.0.113.10, end: 203.0.113.12}", "{cidr: 203.0.113.16/29, start: 203.0.113.1}, {cidr: 203.0.113.0/31}, {cidr: x}, {start: 203.0.113.9, end: 203.0.113.1}", 1) + egress("e", "externalIPPool: pool"),
-		"ExternalIPPool pool: ipRanges[0].start 203.0.113.1- is not carried: the range has a cidr too, and Antrea takes that\nExternalIPPool pool: ipRanges[0].cidr 203.0.113.16/29: it is written as 203.0.113.17-203.0.113.22, the addresses that Antrea takes of it\n" +
-			"ExternalIPPool pool: ipRanges[1].cidr 203.0.113.0/31 is not carried: Antrea takes no address of so small a network\nExternalIPPool pool: ipRanges[2].cidr x is not carried: it is no IPv4 or IPv6 address; correct it\n" +
-			"ExternalIPPool pool: ipRanges[3] 203.0.113.9-203.0.113.1 is not carried: its last address is before the first; correct it", 1, 1},
-	{"subnet of a pool", strings.Replace(pool, "nodeSelector", "subnetInfo: {gateway: x, prefixLength: 24, vlan: 5000}, nodeSelector", 1) + egress("e", "externalIPPool: pool"),
-		"ExternalIPPool pool: subnetInfo.gateway x is not carried: it is no IPv4 or IPv6 address; give it by --next-hop\nExternalIPPool pool: subnetInfo.vlan 5000 is not carried: a VLAN is from 1 to 4094; correct it\n" +
-			"ExternalIPPool pool: subnetInfo.prefixLength 24 is not carried: the addresses of the uplink interface on each node say it; give the interface of each node an address of that network\nExternalIPPool pool: Services of type LoadBalancer may have addresses of it too; take those out of addresses of the gateway", 1, 1},
 
 	{"no destinations", strings.Replace(cegp("c", ciliumWeb+ciliumGW), "198.51.100.0/24", "", 1), "CiliumEgressGatewayPolicy c: it is not carried: it has no destinationCIDRs, so it selects nothing there", 0, 0},
 	{"no gateway", cegp("c", ciliumWeb), "CiliumEgressGatewayPolicy c: it is not carried: it has no egressGateway", 0, 0},
@@ -169,34 +134,29 @@ var reasons = []struct {
 	{"longest prefix", cegp("c", ciliumWeb+ciliumGW) + strings.Replace(cegp("d", ciliumWeb+"egressGateway: {nodeSelector: {matchLabels: {egress: 'yes'}}, egressIP: 203.0.113.21}"), "100.0/24", "100.0/25", 1), "Cilium: it takes the policy with the longest destination prefix; here priority decides, and was chosen by the shortest prefix of each policy; check policies with several destinations for the same pods", 1, 2},
 	{"behaviour of Cilium", cegp("c", ciliumWeb+ciliumGW), "CiliumEgressGatewayPolicy c: there the first of the nodes by name translates alone; here the others take over when it is gone\nCiliumEgressGatewayPolicy c: there egress addresses are on an interface of the node; here the gateway has interface and addresses to itself; choose an interface that the node itself needs not, and remove the egress addresses from it\n" +
 		"Cilium: it selects by security identities, which leave some labels out; here all labels of pods and namespaces count\nCilium: while Cilium routes packets of pods in BPF, they pass Selvage's policy routing by; set bpf.hostLegacyRouting=true among the values of its chart", 1, 1},
+	{"more addresses than a gateway has", cegps(150), "Cilium: e0 has 150 ranges of addresses, and 64 fit: it is 3 gateways", 3, 150},
+	{"addresses of two gateways", cegps(70) + cegp("f", "selectors: [{podSelector: {matchLabels: {a: c}}}], egressGateways: ["+gateway("203.0.0.1")+", "+gateway("203.0.0.139")+"]"), "CiliumEgressGatewayPolicy f: address 203.0.0.139 is not carried: gateway e0-cilium has it, and the policy is of e0; have partners allow the address that it gets instead", 2, 70},
 	{"too many egressIPs", cegp("c", ciliumWeb+"egressGateways: ["+gateways(66)+"]"), "egressIP 203.0.0.129 is not carried: a policy has 64 addresses at most", 1, 1},
-
-	{"no namespaces", eip("e", "egressIPs: [203.0.113.9]"), "EgressIP e: it is not carried: it has no namespaceSelector, and OVN-Kubernetes wants one", 0, 0},
-	{"no address", eip("e", "namespaceSelector: {}"), "EgressIP e: it is not carried: it has no address", 0, 0},
-	{"bad address of OVN", eip("e", "namespaceSelector: {}, egressIPs: ['::ffff:1.2.3.4']"), `EgressIP e: it is not carried: its address "::ffff:1.2.3.4": it is no IPv4 or IPv6 address; correct it`, 0, 0},
-	{"many addresses of OVN", eip("e", "namespaceSelector: {}, egressIPs: ["+hosts(65)+"]"), "EgressIP e: egressIPs 203.0.0.129 is not carried: a policy has 64 addresses at most\nEgressIP e: there each connection takes any of its addresses; here each pod keeps to one of a family", 1, 1},
-	{"more addresses than a gateway has", eips(150), "OVN-Kubernetes: egress-assignable has 150 ranges of addresses, and 64 fit: it is 3 gateways", 3, 150},
-	{"addresses of two gateways", eips(70) + eip("f", "namespaceSelector: {matchLabels: {a: c}}, egressIPs: [203.0.0.1, 203.0.0.139]"), "EgressIP f: address 203.0.0.139 is not carried: gateway egress-assignable-ovn has it, and the policy is of egress-assignable; have partners allow the address that it gets instead", 2, 70},
-	{"several of OVN", eip("a", "namespaceSelector: {}, egressIPs: [203.0.113.9]") + eip("b", "namespaceSelector: {}, egressIPs: [203.0.113.8]"),
-		"OVN-Kubernetes: while no node has an egress IP, packets leave there with the address of their node; here they are dropped; whenNoGateway: Node has them leave by their node\n" +
-			"OVN-Kubernetes: an egress IP of a secondary network leaves there by the interface of that network; here a gateway has one interface; make a gateway for each network, and divide the addresses\n" +
-			"OVN-Kubernetes: which of several EgressIPs a pod has is not defined there; here the policy of the lowest priority is asked first, and of equal ones the first by name", 1, 2},
 }
 
-// eips are objects with an address each.
-func eips(n int) string {
+// cegps are policies with an address each, of one gateway.
+func cegps(n int) string {
 	var b strings.Builder
 	for at, address := range strings.Split(hosts(n), ", ") {
-		b.WriteString(eip(fmt.Sprintf("e%d", at), "namespaceSelector: {matchLabels: {a: b}}, egressIPs: ["+address+"]"))
+		b.WriteString(cegp(fmt.Sprintf("e%d", at), ciliumWeb+"egressGateway: "+gateway(address)))
 	}
 	return b.String()
+}
+
+func gateway(address string) string {
+	return "{nodeSelector: {matchLabels: {a: b}}, egressIP: " + address + "}"
 }
 
 // gateways is a list of gateways with one selector.
 func gateways(n int) string {
 	var all []string
 	for address := range strings.SplitSeq(hosts(n), ", ") {
-		all = append(all, "{nodeSelector: {matchLabels: {a: b}}, egressIP: "+address+"}")
+		all = append(all, gateway(address))
 	}
 	return strings.Join(all, ", ")
 }

@@ -14,21 +14,13 @@ import (
 	"github.com/selvage/selvage/kube/internal/importing"
 )
 
-// resource is one that is asked for: the first version that the cluster has.
-type resource struct {
-	group, name string
-	versions    []string
-}
-
-var resources = []resource{
-	{"egressgateway.spidernet.io", "egressgateways", []string{"v1beta1"}},
-	{"egressgateway.spidernet.io", "egresspolicies", []string{"v1beta1"}},
-	{"egressgateway.spidernet.io", "egressclusterpolicies", []string{"v1beta1"}},
-	{"egressgateway.spidernet.io", "egressclusterinfos", []string{"v1beta1"}},
-	{"crd.antrea.io", "externalippools", []string{"v1beta1", "v1alpha2"}},
-	{"crd.antrea.io", "egresses", []string{"v1beta1", "v1alpha2"}},
-	{"cilium.io", "ciliumegressgatewaypolicies", []string{"v2"}},
-	{"k8s.ovn.org", "egressips", []string{"v1"}},
+// resources are those that are asked for.
+var resources = []schema.GroupVersionResource{
+	{Group: "egressgateway.spidernet.io", Version: "v1beta1", Resource: "egressgateways"},
+	{Group: "egressgateway.spidernet.io", Version: "v1beta1", Resource: "egresspolicies"},
+	{Group: "egressgateway.spidernet.io", Version: "v1beta1", Resource: "egressclusterpolicies"},
+	{Group: "egressgateway.spidernet.io", Version: "v1beta1", Resource: "egressclusterinfos"},
+	{Group: "cilium.io", Version: "v2", Resource: "ciliumegressgatewaypolicies"},
 }
 
 // pageSize is how many objects the API server sends at a time.
@@ -41,23 +33,13 @@ func Cluster(ctx context.Context, config *rest.Config) (all []importing.Object, 
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	for _, r := range resources {
-		objects, err := r.list(ctx, client)
-		if err != nil {
-			return nil, fmt.Errorf("list %s.%s: %w", r.name, r.group, err)
+		objects, err := pages(ctx, client.Resource(r))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
 		}
 		all = append(all, objects...)
 	}
 	return all, nil
-}
-
-func (r resource) list(ctx context.Context, client dynamic.Interface) ([]importing.Object, error) {
-	for _, version := range r.versions {
-		objects, err := pages(ctx, client.Resource(schema.GroupVersionResource{Group: r.group, Version: version, Resource: r.name}))
-		if !apierrors.IsNotFound(err) {
-			return objects, err
-		}
-	}
-	return nil, nil
 }
 
 func pages(ctx context.Context, of dynamic.ResourceInterface) (all []importing.Object, err error) {

@@ -100,12 +100,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"apiVersion":%q,"kind":"%sList","metadata":{"continue":%q},"items":[%s]}`, api, kind, from, strings.Join(items, ","))
 	}
 	switch r.URL.Path + "?" + r.URL.Query().Get("continue") {
-	case "/apis/k8s.ovn.org/v1/egressips?":
-		list("k8s.ovn.org/v1", "EgressIP", "more", "a")
-	case "/apis/k8s.ovn.org/v1/egressips?more":
-		list("k8s.ovn.org/v1", "EgressIP", "", "b")
-	case "/apis/crd.antrea.io/v1alpha2/egresses?":
-		list("crd.antrea.io/v1alpha2", "Egress", "", "old")
+	case "/apis/egressgateway.spidernet.io/v1beta1/egressgateways?":
+		list("egressgateway.spidernet.io/v1beta1", "EgressGateway", "more", "a")
+	case "/apis/egressgateway.spidernet.io/v1beta1/egressgateways?more":
+		list("egressgateway.spidernet.io/v1beta1", "EgressGateway", "", "b")
 	case "/apis/cilium.io/v2/ciliumegressgatewaypolicies?":
 		if r.Header.Get("Authorization") == "Bearer none" {
 			w.WriteHeader(http.StatusForbidden)
@@ -119,13 +117,13 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestCluster lists in pages, takes the version that is there, and only asks.
+// TestCluster lists in pages, and only asks.
 func TestCluster(t *testing.T) {
 	a := &apiServer{}
 	server := httptest.NewServer(a)
 	defer server.Close()
 	all, err := source.Cluster(t.Context(), &rest.Config{Host: server.URL})
-	if want := "Egress/old EgressIP/a EgressIP/b"; err != nil || names(t, all) != want {
+	if want := "EgressGateway/a EgressGateway/b"; err != nil || names(t, all) != want {
 		t.Errorf("%s, %v; want %s", names(t, all), err, want)
 	}
 	for _, asked := range a.asked {
