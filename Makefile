@@ -80,7 +80,7 @@ lint: ## check Go, C and shell code, and workflows
 	cd deploy/packages/build && ../../../$(go) run $(golangci) run ./...
 	cd kube && ../$(go) run $(golangci) run ./...
 	clang-format-19 --dry-run --Werror $(bpf)
-	shellcheck scripts/*.sh .ci/run lab/experiments/shell/bin/* deploy/packages/scripts/* deploy/incus/add test/debian/*.sh
+	shellcheck scripts/*.sh .ci/run lab/experiments/shell/bin/* deploy/packages/scripts/* test/debian/*.sh
 	$(go) run $(actionlint)
 
 .PHONY: generate

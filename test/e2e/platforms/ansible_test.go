@@ -15,6 +15,13 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
+const deploy = "../../../deploy"
+
+const picture = `
+         switch
+     e1 /      \ e2
+   edge1        edge2`
+
 // systemctl is in the place of systemd's: it starts, tells and reloads the edge as the unit does.
 const systemctl = `#!/bin/sh
 echo "$@" >>DIR/called
