@@ -70,22 +70,19 @@ func edgeProcess() []Panel {
 
 func edgeListeners() []Panel {
 	return []Panel{
-		{Kind: Table, Title: "Listeners", Width: 8, States: upOrDown(), Bad: 1, Low: true,
+		{Kind: Table, Title: "Listeners", Width: 12, States: upOrDown(), Bad: 1, Low: true,
 			Description: "Listeners of spec.http. Down: the address is not there or in use; selvage status has the cause.",
 			Columns:     []Column{{"listener", "Listener"}},
 			Queries: []Query{
 				{`max by (listener) (selvage_http_listener_up{` + chosen + `})`, "State", ""},
 				{`max by (listener) (selvage_http_connections{` + chosen + `})`, "Connections", "short"},
 			}},
-		{Kind: Bars, Title: "Certificates end in", Width: 8, Unit: "s", Bad: 7 * 86400, Low: true,
+		{Kind: Bars, Title: "Certificates end in", Width: 12, Unit: "s", Bad: 7 * 86400, Low: true,
 			Description: "Time until the certificate in use ends. Put a new one in its place: it is taken without a restart.",
 			Queries:     []Query{{`selvage_http_certificate_not_after_time_seconds{` + chosen + `} - time()`, "{{listener}}", ""}}},
-		{Title: "Requests", Width: 8, Unit: "reqps", Stacked: true, Description: "By answer. 401 and 403 are clients without the right token or role.",
-			Queries: []Query{{perSecond("listener, code", "selvage_http_requests_total"), "{{listener}} {{code}}", ""}}},
-		{Title: "Refused", Width: 12, Unit: "short", Description: "In an hour: connections that were too many, and clients that could not prove who they are. Many failures are somebody who guesses.",
+		{Title: "Refused", Width: 12, Unit: "short", Description: "In an hour: connections that were too many.",
 			Queries: []Query{
 				{`increase(selvage_http_connections_refused_total{` + chosen + `}[1h])`, "{{listener}} too many", ""},
-				{`increase(selvage_http_authentication_failures_total{` + chosen + `}[1h])`, "{{listener}} not authenticated", ""},
 			}},
 		{Title: "Certificates that were refused", Width: 12, Unit: "bool_yes_no", Full: true, Bad: 1,
 			Description: "The files on disk are not taken, and the old certificate stays until it ends. selvage status has the cause.",

@@ -31,7 +31,6 @@ type Client struct {
 	name    string
 	remote  bool   // it is not on this host, or asked as if
 	base    string // of its URLs
-	token   string // "" is none
 	http    *http.Client
 	silence time.Duration // how long the edge may say nothing
 }
@@ -296,9 +295,6 @@ func (c *Client) do(ctx context.Context, method, path string, question io.Reader
 	}
 	if behalf := os.Getenv("SUDO_USER"); behalf != "" && method != http.MethodGet {
 		req.Header.Set(ForHeader, behalf)
-	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -22,8 +21,6 @@ const dialTimeout = 10 * time.Second
 // Remote is an edge elsewhere, that listens as its spec.http says.
 type Remote struct {
 	Address string // as in https://192.0.2.1:9470
-	// TokenFile has the token of the client in its first line; "": none.
-	TokenFile string
 	// CAFile has the authorities that sign the edge's certificate; "": those of the system.
 	CAFile string
 	// CertFile and KeyFile are the certificate of the client; "": none.
@@ -36,8 +33,6 @@ func DialRemote(r Remote) (*Client, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case base.Scheme == "http" && (r.TokenFile != "" || r.CertFile != "") && !isLoopback(base.Hostname()):
-		return nil, fmt.Errorf("address %s: a token would be in the clear: write https", r.Address)
 	case (r.CertFile == "") != (r.KeyFile == ""):
 		return nil, errors.New("a client certificate takes both: its file and that of its key")
 	}
@@ -45,21 +40,15 @@ func DialRemote(r Remote) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	token := ""
-	if r.TokenFile != "" {
-		if token, err = firstLine(r.TokenFile); err != nil {
-			return nil, err
-		}
-	}
 	d := net.Dialer{Timeout: dialTimeout}
-	return &Client{name: base.Host, remote: true, base: base.Scheme + "://" + base.Host, token: token, silence: clientTimeout, http: &http.Client{
+	return &Client{name: base.Host, remote: true, base: base.Scheme + "://" + base.Host, silence: clientTimeout, http: &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true, TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout, Proxy: http.ProxyFromEnvironment,
 			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				return d.DialContext(ctx, network, addr)
 			},
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for nobody else
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
@@ -94,38 +83,21 @@ func (r Remote) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
-}
-
-// firstLine is that of a file, which is not empty.
-func firstLine(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" {
-			return line, nil
-		}
-	}
-	return "", fmt.Errorf("token: %s is empty", path)
-}
-
 // explainRemote says what a failing connection to an edge elsewhere means and what to do.
 func explainRemote(c *Client, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("edge %s: nothing listens there: see spec.http.listeners of the edge: %w", c.name, err)
+		return fmt.Errorf("edge %s: nothing listens there: see spec.http.api of the edge: %w", c.name, err)
 	case errors.As(err, &unknown):
 		return fmt.Errorf("edge %s: its certificate is of an authority that is not trusted: give that one's with --ca: %w", c.name, err)
 	case errors.As(err, &name):
 		return fmt.Errorf("edge %s: its certificate is for other names: ask it by one of those: %w", c.name, err)
 	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
-		return fmt.Errorf("edge %s: it speaks no TLS there: write http, or add tls to its listener: %w", c.name, err)
+		return fmt.Errorf("edge %s: it serves metrics there, in the clear: give the address of spec.http.api: %w", c.name, err)
+	case strings.Contains(err.Error(), "certificate required"):
+		return fmt.Errorf("edge %s: it requires a client certificate: give --cert and --key: %w", c.name, err)
 	}
 	return fmt.Errorf("edge %s: %w", c.name, err)
 }

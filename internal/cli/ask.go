@@ -31,16 +31,15 @@ type target struct {
 
 // remoteFlags say where an edge is that is not of this host, and who asks.
 type remoteFlags struct {
-	Address   string `group:"An edge elsewhere" xor:"which" env:"SELVAGE_ADDRESS" placeholder:"URL" help:"Ask an edge that listens elsewhere (spec.http), as in https://192.0.2.1:9470."`
-	TokenFile string `group:"An edge elsewhere" env:"SELVAGE_TOKEN_FILE" placeholder:"FILE" help:"File with a token of one of its spec.http.clients."`
-	CA        string `name:"ca" group:"An edge elsewhere" env:"SELVAGE_CA" placeholder:"FILE" help:"Authorities that sign its certificate; those of the system without."`
-	Cert      string `group:"An edge elsewhere" env:"SELVAGE_CERT" placeholder:"FILE" help:"Certificate by which it knows who asks."`
-	Key       string `group:"An edge elsewhere" env:"SELVAGE_KEY" placeholder:"FILE" help:"Private key of that certificate."`
+	Address string `group:"An edge elsewhere" xor:"which" env:"SELVAGE_ADDRESS" placeholder:"URL" help:"Ask an edge that listens elsewhere (spec.http), as in https://192.0.2.1:9470."`
+	CA      string `name:"ca" group:"An edge elsewhere" env:"SELVAGE_CA" placeholder:"FILE" help:"Authorities that sign its certificate; those of the system without."`
+	Cert    string `group:"An edge elsewhere" env:"SELVAGE_CERT" placeholder:"FILE" help:"Certificate by which it knows who asks."`
+	Key     string `group:"An edge elsewhere" env:"SELVAGE_KEY" placeholder:"FILE" help:"Private key of that certificate."`
 }
 
 // dial returns a client of that edge.
 func (r remoteFlags) dial() (*api.Client, error) {
-	client, err := api.DialRemote(api.Remote{Address: r.Address, TokenFile: r.TokenFile, CAFile: r.CA, CertFile: r.Cert, KeyFile: r.Key})
+	client, err := api.DialRemote(api.Remote{Address: r.Address, CAFile: r.CA, CertFile: r.Cert, KeyFile: r.Key})
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -54,7 +53,7 @@ func (t target) flagsFor(name string) []string {
 		return []string{"--edge", name, "--runtime-dir", t.RuntimeDir}
 	}
 	flags := []string{"--address", t.Address}
-	for _, f := range [][2]string{{"--token-file", t.TokenFile}, {"--ca", t.CA}, {"--cert", t.Cert}, {"--key", t.Key}} {
+	for _, f := range [][2]string{{"--ca", t.CA}, {"--cert", t.Cert}, {"--key", t.Key}} {
 		if f[1] != "" {
 			flags = append(flags, f[0], f[1])
 		}

@@ -8,10 +8,8 @@ import (
 // A command that top starts asks the same edge as the same client.
 func TestFlagsFor(t *testing.T) {
 	for want, of := range map[string]target{
-		"--edge a --runtime-dir /run/selvage": {runtimeDir: runtimeDir{RuntimeDir: "/run/selvage"}},
-		"--address https://192.0.2.1:9470 --token-file token --ca ca.pem": {remoteFlags: remoteFlags{
-			Address: "https://192.0.2.1:9470", TokenFile: "token", CA: "ca.pem",
-		}},
+		"--edge a --runtime-dir /run/selvage":          {runtimeDir: runtimeDir{RuntimeDir: "/run/selvage"}},
+		"--address https://192.0.2.1:9470 --ca ca.pem": {remoteFlags: remoteFlags{Address: "https://192.0.2.1:9470", CA: "ca.pem"}},
 		"--address https://192.0.2.1:9470 --cert c.pem --key c.key": {remoteFlags: remoteFlags{
 			Address: "https://192.0.2.1:9470", Cert: "c.pem", Key: "c.key",
 		}},

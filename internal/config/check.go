@@ -28,7 +28,7 @@ func checkDocument(file *fileErrors, doc *document, policies []policySource) *gr
 	portForwardChecker{file, doc, d}.check()
 	evpnChecker{file, doc}.check()
 	bgpChecker{file, doc, d}.check()
-	httpChecker{file, doc}.check()
+	checkHTTP(file, doc.Spec.HTTP)
 	return groups
 }
 

@@ -13,22 +13,11 @@ func (d *document) http(f *files) *overlay.HTTP {
 		return nil
 	}
 	m := &overlay.HTTP{}
-	for _, l := range h.Listeners {
-		listener := overlay.HTTPListener{
-			Name: string(l.Name), Addr: l.Address.AddrPort, Authenticated: l.Authenticated,
-			Serve: each(l.Serve, func(s httpService) overlay.HTTPService { return overlay.HTTPService(s) }),
-		}
-		if t := l.TLS; t != nil {
-			listener.TLS = &overlay.ServerTLS{Certificate: f.found(t.Certificate), Key: f.found(t.Key), ClientCA: f.found(t.ClientCA)}
-		}
-		m.Listeners = append(m.Listeners, listener)
+	if h.Metrics != nil {
+		m.Metrics = h.Metrics.AddrPort
 	}
-	for _, c := range h.Clients {
-		client := overlay.HTTPClient{Name: string(c.Name), Role: overlay.Role(c.Role), TokenFile: f.found(c.TokenFile)}
-		if c.Certificate != nil {
-			client.Certificate = &overlay.ClientCertificate{CommonName: c.Certificate.CommonName, DNSName: c.Certificate.DNSName, URI: c.Certificate.URI}
-		}
-		m.Clients = append(m.Clients, client)
+	if a := h.API; a != nil {
+		m.API = &overlay.HTTPAPI{Addr: a.Address.AddrPort, Certificate: f.found(a.Certificate), Key: f.found(a.Key), ClientCA: f.found(a.ClientCA)}
 	}
 	return m
 }

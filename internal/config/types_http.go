@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/invopop/jsonschema"
-
-	"github.com/selvage/selvage/internal/overlay"
 )
 
 // socketAddress is an address of this host with a port.
@@ -33,19 +31,6 @@ func (s *socketAddress) parse(text string) *problem {
 func (socketAddress) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^[0-9.]+:[0-9]+$|^\[[0-9A-Fa-f.:]+\]:[0-9]+$`}
 }
-
-var httpServices = []overlay.HTTPService{overlay.ServeHealth, overlay.ServeMetrics, overlay.ServeAPI}
-
-type httpService overlay.HTTPService
-
-func (s *httpService) parse(text string) *problem {
-	known, p := parseWord(text, httpServices, "service")
-	*s = httpService(known)
-	return p
-}
-
-// JSONSchema is called by the reflector.
-func (httpService) JSONSchema() *jsonschema.Schema { return wordSchema(httpServices) }
 
 // filePath is the path of a file that is read when it is needed.
 type filePath string

@@ -2,13 +2,11 @@ package edge
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,126 +29,101 @@ func freeAddress(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-const adminToken = "an-admin-token-for-tests"
-
-// listeners are one for health and metrics, over TLS.
-func (w *world) listeners() *overlay.HTTP {
-	w.t.Helper()
-	dir := w.t.TempDir()
-	certificates.New(w.t, dir, "ca").Server("edge", time.Now().Add(30*24*time.Hour))
-	return &overlay.HTTP{Listeners: []overlay.HTTPListener{{
-		Name: "all", Addr: freeAddress(w.t), Serve: []overlay.HTTPService{overlay.ServeHealth, overlay.ServeMetrics},
-		TLS: &overlay.ServerTLS{Certificate: filepath.Join(dir, "edge.pem"), Key: filepath.Join(dir, "edge.key")},
-	}}}
+// signed serves the API at an address by mutual TLS, and metrics at another one.
+type signed struct {
+	dir        string
+	plain, api netip.AddrPort
+	client     *api.Client
 }
 
-// asked asks the first listener of the configuration for its health. nil is what is well.
-func (w *world) asked() error {
-	w.mu.Lock()
-	addr := w.config.HTTP.Listeners[0].Addr
-	w.mu.Unlock()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	resp, err := client.Get("https://" + addr.String() + "/healthz")
+func newSigned(t *testing.T) *signed {
+	t.Helper()
+	s := &signed{dir: t.TempDir(), plain: freeAddress(t), api: freeAddress(t)}
+	ca := certificates.New(t, s.dir, "ca")
+	ca.Server("edge", time.Now().Add(30*24*time.Hour))
+	ca.Client("deploy", "")
+	c, err := api.DialRemote(api.Remote{Address: "https://" + s.api.String(), CAFile: ca.Path(), CertFile: filepath.Join(s.dir, "deploy.pem"), KeyFile: filepath.Join(s.dir, "deploy.key")})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	return resp.Body.Close()
+	s.client = c
+	return s
 }
 
-// withHTTP is written with listeners that serve all to a client with a token.
-func withHTTP(tokenFile string, addrs ...netip.AddrPort) string {
-	text := written + "  http:\n    clients:\n    - {name: deploy, role: admin, tokenFile: " + tokenFile + "}\n    listeners:\n"
-	for i, addr := range addrs {
-		text += fmt.Sprintf("    - {name: l%d, address: %q, serve: [health, metrics, api]}\n", i, addr)
-	}
-	return text
+func (s *signed) http() *overlay.HTTP {
+	return &overlay.HTTP{Metrics: s.plain, API: &overlay.HTTPAPI{
+		Addr: s.api, Certificate: filepath.Join(s.dir, "edge.pem"), Key: filepath.Join(s.dir, "edge.key"), ClientCA: filepath.Join(s.dir, "ca.pem"),
+	}}
 }
 
-// An edge is asked and changed over TCP, and its listeners follow its configuration: one that cannot be had changes nothing.
+// written has the API, and metrics where an address is given.
+func (s *signed) written(plain ...netip.AddrPort) string {
+	text := written + "  http:\n"
+	for _, addr := range plain {
+		text += fmt.Sprintf("    metrics: %q\n", addr)
+	}
+	return text + fmt.Sprintf("    api: {address: %q, certificateFile: %[2]s/edge.pem, keyFile: %[2]s/edge.key, clientCAFile: %[2]s/ca.pem}\n", s.api, s.dir)
+}
+
+func isReady(addr netip.AddrPort) bool {
+	resp, err := http.Get("http://" + addr.String() + "/readyz")
+	return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+}
+
+// An edge is asked and changed over TCP, and its listeners follow its configuration: an address in use changes nothing.
 func TestListeners(t *testing.T) {
-	a, b := freeAddress(t), freeAddress(t)
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(adminToken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w := writtenWorld(t, withHTTP(token, a))
+	busy := netip.MustParseAddrPort(taken.Addr().String())
+	s := newSigned(t)
+	w := writtenWorld(t, s.written())
 	w.run()
-	remoteOf := func(addr netip.AddrPort) *api.Client {
-		c, err := api.DialRemote(api.Remote{Address: "http://" + addr.String(), TokenFile: token})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+	if got := fetched(t, s.client.Status); got.Name != "a" || strings.Contains(fmt.Sprint(got.Problems), "spec.http") {
+		t.Errorf("status %+v", got)
 	}
-	at := remoteOf(a)
-	if s := fetched(t, at.Status); s.Name != "a" || len(s.Problems) > 0 && strings.Contains(fmt.Sprint(s.Problems), "spec.http") {
-		t.Errorf("status %+v", s)
-	}
-	info, err := at.Config().Apply(t.Context(), w.query(withHTTP(token, a, b)))
-	if err != nil || !info.Applied || info.Revision.By != "deploy at 127.0.0.1" {
+	info, err := s.client.Config().Apply(t.Context(), w.query(s.written(s.plain)))
+	if err != nil || !info.Applied || info.Revision.By != "deploy at 127.0.0.1" || !isReady(s.plain) {
 		t.Errorf("apply: %+v, %v", info, err)
 	}
-	fetched(t, remoteOf(b).Status)
-
-	busy := netip.MustParseAddrPort(taken.Addr().String())
-	_, err = at.Config().Apply(t.Context(), w.query(withHTTP(token, b, busy)))
+	_, err = s.client.Config().Apply(t.Context(), w.query(s.written(busy)))
 	if err == nil || !strings.Contains(err.Error(), busy.String()+" is in use: choose another port") {
 		t.Errorf("an address in use: %v", err)
 	}
-	if f := w.scraped(); f["selvage_config_last_apply_successful"].samples[""] != 0 || f["selvage_http_listener_up"].samples[`listener="l1"`] != 1 {
+	if f := w.scraped(); f["selvage_config_last_apply_successful"].samples[""] != 0 || f["selvage_http_listener_up"].samples[`listener="metrics"`] != 1 {
 		t.Errorf("after a configuration that was refused: %v, %v", f["selvage_config_last_apply_successful"], f["selvage_http_listener_up"])
 	}
-	fetched(t, at.Status)
-	fetched(t, remoteOf(b).Status)
-
-	if _, err := remoteOf(b).Config().Apply(t.Context(), w.query(withHTTP(token, b))); err != nil {
-		t.Error(err)
+	if _, err := s.client.Config().Rollback(t.Context(), 1, ""); err != nil || isReady(s.plain) {
+		t.Errorf("rollback: %v, and metrics are served", err)
 	}
-	if _, err := at.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing listens there") {
-		t.Errorf("an address that went: %v", err)
-	}
-	if _, err := remoteOf(b).Config().Rollback(t.Context(), 1, ""); err != nil {
-		t.Error(err)
-	}
-	fetched(t, at.Status)
 }
 
-// An address that cannot be had at the start is a problem until it can: neither the data path nor other addresses wait for
+// An address that cannot be had at the start is a problem until it can: neither the data path nor the other address waits for
 // it, and nor do changes of the rest of the configuration.
 func TestListenersAtTheStart(t *testing.T) {
-	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	s := newSigned(t)
+	taken, err := net.Listen("tcp4", s.plain.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, other := netip.MustParseAddrPort(taken.Addr().String()), freeAddress(t)
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(adminToken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text := withHTTP(token, addr, other)
-	w := writtenWorld(t, text)
+	defer taken.Close()
+	w := writtenWorld(t, s.written(s.plain))
 	w.opts.Resync = 20 * time.Millisecond
 	c, _ := w.run()
-	if !w.problem(c, "serve HTTP as spec.http asks", addr.String()+" is in use") {
+	if !w.problem(c, "serve HTTP as spec.http asks", s.plain.String()+" is in use") {
 		t.Error("no problem of an address in use")
 	}
-	ready := func(addr netip.AddrPort) bool {
-		resp, err := http.Get("http://" + addr.String() + "/readyz")
-		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	if up := w.scraped()["selvage_http_listener_up"].samples; up[`listener="metrics"`] != 0 || up[`listener="api"`] != 1 {
+		t.Errorf("up %v", up)
 	}
-	if up := w.scraped()["selvage_http_listener_up"].samples; !ready(other) || up[`listener="l0"`] != 0 || up[`listener="l1"`] != 1 {
-		t.Errorf("the other address is ready %t; up %v", ready(other), up)
-	}
-	if info, err := c.Config().Apply(t.Context(), w.query(more()+strings.TrimPrefix(text, written))); err != nil || !info.Applied {
+	text := more() + strings.TrimPrefix(s.written(s.plain), written)
+	if info, err := s.client.Config().Apply(t.Context(), w.query(text)); err != nil || !info.Applied {
 		t.Errorf("apply: %+v, %v", info, err)
 	}
 	taken.Close()
-	w.within("the address is served", func() bool { return ready(addr) })
+	w.within("the address is served", func() bool { return isReady(s.plain) })
 	w.within("the problem is over", func() bool { return !w.problem(c, "serve HTTP") })
 }
 
@@ -169,8 +142,8 @@ func TestAudit(t *testing.T) {
 	}
 	text := log()
 	for _, want := range []string{
-		`msg=audit edge=a subsystem=api who=root role=admin from="unix socket" method=POST path=/v1/config/apply status=200 outcome=done took=`,
-		`msg=audit edge=a subsystem=api who=root role=admin from="unix socket" method=POST path=/v1/config/apply status=400 outcome=refused took=`,
+		`msg=audit edge=a subsystem=api who=root from="unix socket" method=POST path=/v1/config/apply status=200 outcome=done took=`,
+		`msg=audit edge=a subsystem=api who=root from="unix socket" method=POST path=/v1/config/apply status=400 outcome=refused took=`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no line %s in\n%s", want, text)

@@ -352,9 +352,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	w.exports(c, `selvage_conntrack_half_open_entries{`)
 	all := w.scraped()
 	listen := newWorld(t)
-	listen.config.HTTP = listen.listeners()
+	listen.config.HTTP = newSigned(t).http()
 	listen.run()
-	listen.within("listeners are scraped", func() bool { return listen.scraped()["selvage_http_requests_total"] != nil || listen.asked() != nil })
+	listen.within("listeners are scraped", func() bool { return listen.scraped()["selvage_http_listener_up"] != nil })
 	for name, f := range listen.scraped() {
 		if all[name] == nil {
 			all[name] = f

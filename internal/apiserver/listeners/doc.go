@@ -1,8 +1,5 @@
-// Package listeners serves the API of an edge over TCP: at which addresses, over TLS, and to which clients.
+// Package listeners serves an edge over TCP: metrics and health in the clear, and the API by mutual TLS.
 //
-// Its one invariant: what is configured comes into force whole or not at all, and nobody is served who has not said who
-// it is, but where the configuration lets everybody. What strangers can take is bounded: connections, time, bytes and
-// attempts. No token is logged or shown.
-//
-// Do not use it for the unix socket (package apiserver), nor to decide what a role may do (its table of roles).
+// Its one invariant: nothing but metrics and health is served to a client without a certificate that the configured
+// authority signed. Do not use it for the unix socket: that is apiserver's own.
 package listeners

@@ -3,80 +3,121 @@ package listeners
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/apiserver"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// What one listener gives to strangers.
+// What a client may take.
 const (
-	mostConnections    = 256
-	mostOfOneAddress   = 64
-	headerTimeout      = 5 * time.Second // of a TLS handshake too
-	readTimeout        = 30 * time.Second
-	writeTimeout       = 30 * time.Second
-	idleTimeout        = 2 * time.Minute
-	maxHeader          = 16 << 10
-	maxBody            = 64 << 20
-	stopTimeout        = 2 * time.Second
-	keepAliveProbes    = 30 * time.Second
-	anonymousNetworkOf = "somebody"
+	mostConnections  = 256
+	mostOfOneAddress = 64              // of IPv6: of a /64
+	headerTimeout    = 5 * time.Second // of a TLS handshake too
+	readTimeout      = 30 * time.Second
+	writeTimeout     = 30 * time.Second
+	idleTimeout      = 2 * time.Minute
+	maxHeader        = 16 << 10
+	maxBody          = 64 << 20
+	stopTimeout      = 2 * time.Second
+	keepAliveProbes  = 30 * time.Second
 )
 
-// listener is an address that is listened at. What it serves may change while it goes on.
+// handler serves the API to clients with a certificate, and otherwise metrics and health alone.
+func (s *Set) handler(name string) http.Handler {
+	if name == "api" {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			id := apiserver.Identity{Name: nameOf(r.TLS.PeerCertificates[0]), From: addrOf(r.RemoteAddr).String(), MayChange: true}
+			s.behind.ServeHTTP(w, apiserver.WithIdentity(r, id))
+		})
+	}
+	mux := http.NewServeMux()
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			s.behind.ServeHTTP(w, apiserver.WithIdentity(r, apiserver.Identity{Name: "anonymous", From: addrOf(r.RemoteAddr).String()}))
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		api.Answer(w, http.StatusNotFound, api.Refusal{Error: "this listener serves /metrics, /healthz and /readyz; spec.http.api serves the API"})
+	})
+	return mux
+}
+
+// nameOf is the first name in a certificate.
+func nameOf(cert *x509.Certificate) string {
+	switch {
+	case cert.Subject.CommonName != "":
+		return cert.Subject.CommonName
+	case len(cert.DNSNames) > 0:
+		return cert.DNSNames[0]
+	case len(cert.URIs) > 0:
+		return cert.URIs[0].String()
+	}
+	return "serial " + cert.SerialNumber.String()
+}
+
+// pair is a certificate with its key, and the authorities of clients.
+type pair struct {
+	leaf  *x509.Certificate
+	roots *x509.CertPool
+	tls   *tls.Config
+}
+
+func (p *pair) equal(other *pair) bool { return p.leaf.Equal(other.leaf) && p.roots.Equal(other.roots) }
+
+func loadPair(files overlay.HTTPAPI, now time.Time) (*pair, error) {
+	cert, err := tls.LoadX509KeyPair(files.Certificate, files.Key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", files.Certificate, files.Key, err)
+	}
+	if now.After(cert.Leaf.NotAfter) {
+		return nil, fmt.Errorf("%s: the certificate ended at %s: get another one", files.Certificate, cert.Leaf.NotAfter.UTC().Format(time.DateTime))
+	}
+	ca, err := os.ReadFile(files.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	p := &pair{leaf: cert.Leaf, roots: x509.NewCertPool()}
+	if !p.roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%s has no certificate in PEM form", files.ClientCA)
+	}
+	p.tls = &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		ClientCAs: p.roots, ClientAuth: tls.RequireAndVerifyClientCert,
+	}
+	return p, nil
+}
+
+// listener listens at one address. It has a server once it is in force.
 type listener struct {
-	addr     netip.AddrPort
-	socket   net.Listener
-	settings atomic.Pointer[settings]
-	server   *http.Server
-	served   chan struct{} // Serve has returned
-	begun    bool
-	ending   atomic.Bool
-	tally    tally
+	name    string
+	addr    netip.AddrPort
+	socket  net.Listener
+	server  *http.Server
+	served  chan struct{}        // Serve has returned
+	pair    atomic.Pointer[pair] // nil: in the clear
+	failed  error                // from the last reading of its files; guarded by the set
+	refused atomic.Uint64
 
 	mu    sync.Mutex
 	conns map[netip.Prefix]int
 	open  int
 }
 
-// settings are what a listener does. They are replaced, never changed.
-type settings struct {
-	overlay.HTTPListener
-	pair    *pair // nil: in the clear
-	failed  error // of the last reading of its files, as the pair stays
-	refused [32]byte
-	clients clients
-}
-
-// tally is what is counted of a listener.
-type tally struct {
-	mu       sync.Mutex
-	requests map[int]uint64 // by status
-	failures atomic.Uint64  // of authentication
-	refused  atomic.Uint64  // connections
-}
-
-func (t *tally) answered(status int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.requests == nil {
-		t.requests = make(map[int]uint64)
-	}
-	t.requests[status]++
-}
-
-// open binds an address. It must be called in the network namespace of the edge.
-func open(addr netip.AddrPort) (*listener, error) {
+func open(name string, addr netip.AddrPort) (*listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveProbes, Interval: keepAliveProbes}}
 	network := "tcp4"
 	if addr.Addr().Is6() {
@@ -91,26 +132,32 @@ func open(addr netip.AddrPort) (*listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("listen at %s: %w", addr, err)
 	}
-	return &listener{addr: addr, socket: socket, served: make(chan struct{}), conns: make(map[netip.Prefix]int)}, nil
+	return &listener{name: name, addr: addr, socket: socket, served: make(chan struct{}), conns: make(map[netip.Prefix]int)}, nil
 }
 
-// begin serves h. There are settings.
+// begin serves.
 func (l *listener) begin(h http.Handler, log *slog.Logger) {
-	l.begun = true
 	l.server = &http.Server{
 		Handler: api.Patiently(h, writeTimeout), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers may cause as many lines as they like
+		MaxHeaderBytes: maxHeader, Protocols: new(http.Protocols),
+		TLSConfig: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return l.pair.Load().tls, nil }},
+		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers may cause as many lines as they like
 	}
+	l.server.Protocols.SetHTTP1(true)
+	secure := l.pair.Load() != nil
 	go func() {
 		defer close(l.served)
-		if err := l.server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !l.ending.Load() {
-			log.Error("a listener ended", "listener", l.settings.Load().Name, "err", err)
+		serve := l.server.Serve
+		if secure {
+			serve = func(s net.Listener) error { return l.server.ServeTLS(s, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			log.Error("a listener ended", "listener", l.name, "err", err)
 		}
 	}()
 }
 
-// Accept implements net.Listener. Who takes too many connections loses those beyond.
+// Accept implements net.Listener. It closes connections beyond the bounds.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.socket.Accept()
@@ -118,28 +165,19 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		network := networkOf(addrOf(conn.RemoteAddr().String()))
-		if !l.take(network) {
-			l.tally.refused.Add(1)
-			conn.Close()
-			continue
+		if l.take(network) {
+			return &countedConn{Conn: conn, left: func() { l.leave(network) }}, nil
 		}
-		counted := &countedConn{Conn: conn, left: func() { l.leave(network) }}
-		if p := l.settings.Load().pair; p != nil {
-			return tls.Server(counted, l.tls()), nil
-		}
-		return counted, nil
+		l.refused.Add(1)
+		conn.Close()
 	}
 }
 
-// tls has each connection begin with the pair of that moment.
-func (l *listener) tls() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		if p := l.settings.Load().pair; p != nil {
-			return p.tls, nil
-		}
-		return nil, errors.New("the listener speaks TLS no more")
-	}}
-}
+// Close implements net.Listener.
+func (l *listener) Close() error { return l.socket.Close() }
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return l.socket.Addr() }
 
 func (l *listener) take(network netip.Prefix) bool {
 	l.mu.Lock()
@@ -167,28 +205,8 @@ func (l *listener) connections() int {
 	return l.open
 }
 
-// Close implements net.Listener.
-func (l *listener) Close() error {
-	if l.ending.Load() {
-		return nil // it is
-	}
-	return l.socket.Close()
-}
-
-// Addr implements net.Listener.
-func (l *listener) Addr() net.Addr { return l.socket.Addr() }
-
-// stopListening has the address be free at once.
-func (l *listener) stopListening() {
-	l.ending.Store(true)
-	l.socket.Close()
-}
-
 // end lets running answers end, and waits.
 func (l *listener) end() error {
-	if !l.begun {
-		return l.socket.Close()
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	err := l.server.Shutdown(ctx)
@@ -196,10 +214,13 @@ func (l *listener) end() error {
 		err = l.server.Close()
 	}
 	<-l.served
+	if errors.Is(err, net.ErrClosed) { // it was closed before
+		return nil
+	}
 	return err
 }
 
-// countedConn is one that is counted until it is closed.
+// countedConn is a connection that counts until it is closed.
 type countedConn struct {
 	net.Conn
 	once sync.Once
@@ -212,11 +233,23 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// addrOf is the address of one with a port.
 func addrOf(text string) netip.Addr {
 	at, err := netip.ParseAddrPort(text)
 	if err != nil {
 		return netip.Addr{}
 	}
 	return at.Addr().Unmap()
+}
+
+// networkOf is what counts as one address: an IPv6 host has many.
+func networkOf(addr netip.Addr) netip.Prefix {
+	bits := 32
+	if addr = addr.WithZone(""); addr.Is6() {
+		bits = 64
+	}
+	network, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return network
 }

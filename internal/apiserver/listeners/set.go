@@ -11,337 +11,245 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/metrics"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
 
-const (
-	// soonEnds is when a certificate that ends is a problem.
-	soonEnds = 7 * 24 * time.Hour
-	// strangersEvery is how often a failure to authenticate is a line of the log.
-	strangersEvery = time.Second
-)
+// soonEnds is when a certificate that ends is a problem.
+const soonEnds = 7 * 24 * time.Hour
 
-// Set are the listeners of an edge. Its methods but Problems and Metrics are called by one goroutine.
+// Set holds the listeners of an edge. Its methods but Problems and Metrics are called by one goroutine.
 type Set struct {
-	behind    http.Handler
-	log       *slog.Logger
-	strangers strangers
-	logMu     sync.Mutex
-	logNext   time.Time
+	behind http.Handler
+	log    *slog.Logger
 
 	mu       sync.Mutex // held while what is in force is replaced, or read by others
-	inForce  map[netip.AddrPort]*listener
+	inForce  map[string]*listener
 	config   *overlay.HTTP
-	left     []string // names of its listeners that are not in force
-	clients  clients
 	prepared *preparation
-	ending   sync.WaitGroup // of listeners that are in force no more
+	ending   sync.WaitGroup // of listeners that are no longer in force
 }
 
-// preparation is what may come into force.
+// preparation is what may come into force: listeners by name, those in force among them, each with its certificate.
 type preparation struct {
-	config   *overlay.HTTP
-	left     []string // names of its listeners that cannot be had
-	clients  clients
-	settings map[netip.AddrPort]*settings
-	fresh    map[netip.AddrPort]*listener // those that are not in force
+	config    *overlay.HTTP
+	listeners map[string]*listener
+	pairs     map[string]*pair
+}
+
+// wanted is one listener of a configuration.
+type wanted struct {
+	name string // metrics or api
+	addr netip.AddrPort
+	tls  *overlay.HTTPAPI // nil: in the clear
+}
+
+func wantedBy(config *overlay.HTTP) (all []wanted) {
+	if config == nil {
+		return nil
+	}
+	if config.Metrics.IsValid() {
+		all = append(all, wanted{name: "metrics", addr: config.Metrics})
+	}
+	if config.API != nil {
+		all = append(all, wanted{"api", config.API.Addr, config.API})
+	}
+	return all
 }
 
 // New listens nowhere yet. What comes is served by h.
 func New(h http.Handler, log *slog.Logger) *Set {
 	crossOrigin := http.NewCrossOriginProtection() // a browser with a certificate is led by no other site
-	return &Set{behind: crossOrigin.Handler(h), log: log, inForce: make(map[netip.AddrPort]*listener)}
+	return &Set{behind: crossOrigin.Handler(h), log: log, inForce: make(map[string]*listener)}
 }
 
 // Prepare reads the files of a configuration and binds its addresses, so that Commit cannot fail. After an error all is as
 // it was. It must be called in the network namespace of the edge.
 func (s *Set) Prepare(config *overlay.HTTP) error {
-	p, errs := s.prepare(config)
-	for _, c := range p.clients {
-		if c.failed != nil {
-			errs = append([]error{fmt.Errorf("spec.http.clients, %s: %w", c.Name, c.failed)}, errs...)
-		}
+	err := s.PrepareSome(config)
+	if err != nil {
+		s.Abort()
 	}
-	if len(errs) > 0 {
-		p.abort()
-		return errs[0]
-	}
-	s.prepared = p
-	return nil
+	return err
 }
 
-// PrepareSome is Prepare that leaves out what cannot be had. The error says which listeners; clients without tokens are problems.
-// Where the configuration is in force but for some listeners, it tries those alone.
+// PrepareSome is Prepare that leaves out listeners that fail. The error names them.
 func (s *Set) PrepareSome(config *overlay.HTTP) error {
-	p, errs := s.prepare(config)
-	s.prepared = p
-	var texts []string
-	for _, err := range errs {
-		texts = append(texts, err.Error())
-	}
-	if len(texts) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(texts, "; "))
-}
-
-// prepare prepares what it can. errs are of listeners that cannot be had.
-func (s *Set) prepare(config *overlay.HTTP) (p *preparation, errs []error) {
 	s.Abort()
-	p = &preparation{config: config, settings: make(map[netip.AddrPort]*settings), fresh: make(map[netip.AddrPort]*listener)}
-	if config == nil {
-		return p, nil
-	}
-	if s.IsFor(config) {
-		p.clients = s.clients // Look reads them again
-	} else {
-		p.clients = loadClients(config.Clients)
-	}
-	for _, l := range config.Listeners {
-		if err := s.prepareListener(p, l); err != nil {
-			p.left, errs = append(p.left, l.Name), append(errs, fmt.Errorf("spec.http.listeners, %s: %w", l.Name, err))
+	s.prepared = &preparation{config, make(map[string]*listener), make(map[string]*pair)}
+	var texts []string
+	for _, w := range wantedBy(config) {
+		if err := s.prepare(w); err != nil {
+			texts = append(texts, fmt.Sprintf("spec.http.%s: %v", w.name, err))
 		}
 	}
-	return p, errs
-}
-
-// loadClients are clients with their tokens, or with why there are none.
-func loadClients(list []overlay.HTTPClient) (all clients) {
-	for _, c := range list {
-		next := client{HTTPClient: c}
-		if c.TokenFile != "" {
-			next.tokens, next.failed = loadTokens(c.TokenFile)
-		}
-		all = append(all, next)
+	if len(texts) > 0 {
+		return errors.New(strings.Join(texts, "; "))
 	}
-	return all
-}
-
-func (s *Set) prepareListener(p *preparation, l overlay.HTTPListener) (err error) {
-	next := &settings{HTTPListener: l, clients: p.clients}
-	now := s.inForce[l.Addr]
-	if now != nil && s.IsFor(p.config) {
-		p.settings[l.Addr] = now.settings.Load() // Look reads its files again
-		return nil
-	}
-	if l.TLS != nil {
-		if next.pair, err = loadPair(*l.TLS, time.Now()); err != nil {
-			return err
-		}
-	}
-	if now == nil {
-		fresh, err := open(l.Addr)
-		if err != nil {
-			return err
-		}
-		p.fresh[l.Addr] = fresh
-	}
-	p.settings[l.Addr] = next
 	return nil
 }
 
-func (p *preparation) abort() {
-	for _, l := range p.fresh {
-		_ = l.end() // nobody was served
+func (s *Set) prepare(w wanted) error {
+	var p *pair
+	l := s.inForce[w.name]
+	if l != nil && l.addr != w.addr {
+		l = nil
 	}
+	if w.tls != nil {
+		var err error
+		if p, err = loadPair(*w.tls, time.Now()); err != nil {
+			if l == nil || !s.IsFor(s.prepared.config) {
+				return err
+			}
+			p = l.pair.Load() // Look says what is wrong with the files
+		}
+	}
+	if l == nil {
+		var err error
+		if l, err = open(w.name, w.addr); err != nil {
+			return err
+		}
+	}
+	s.prepared.listeners[w.name], s.prepared.pairs[w.name] = l, p
+	return nil
 }
 
 // Abort forgets what was prepared.
 func (s *Set) Abort() {
-	if s.prepared != nil {
-		s.prepared.abort()
-		s.prepared = nil
+	if s.prepared == nil {
+		return
 	}
+	for _, l := range s.prepared.listeners {
+		if l.server == nil {
+			_ = l.socket.Close()
+		}
+	}
+	s.prepared = nil
 }
 
-// Commit has what was prepared be in force. Connections to addresses that stay go on.
+// Commit puts what was prepared into force. Connections to addresses that stay go on.
 func (s *Set) Commit() {
 	p := s.prepared
 	if p == nil {
 		return
 	}
 	s.prepared = nil
-	var ended []*listener
 	s.mu.Lock()
-	s.config, s.clients, s.left = p.config, p.clients, p.left
-	for addr, l := range s.inForce {
-		if p.settings[addr] == nil {
-			ended = append(ended, l)
-			delete(s.inForce, addr)
+	defer s.mu.Unlock()
+	for name, l := range s.inForce {
+		if p.listeners[name] != l {
+			s.log.Info("stopped listening", "listener", name, "address", l.addr)
+			_ = l.socket.Close()
+			s.ending.Go(func() { _ = l.end() }) // answers that run may take their time
 		}
 	}
-	for addr, next := range p.settings {
-		l := s.inForce[addr]
-		if l == nil {
-			l = p.fresh[addr]
-			s.inForce[addr] = l
+	s.config, s.inForce = p.config, p.listeners
+	for name, l := range p.listeners {
+		l.pair.Store(p.pairs[name])
+		if l.server == nil {
+			l.begin(s.handler(name), s.log)
+			s.log.Info("listening", "listener", name, "address", l.addr, "tls", p.pairs[name] != nil)
 		}
-		l.settings.Store(next)
-		if !l.begun {
-			l.begin(door{l, s}, s.log)
-			s.log.Info("listening", "listener", next.Name, "address", addr, "serves", words(next.Serve), "tls", next.pair != nil)
-		}
-	}
-	s.mu.Unlock()
-	for _, l := range ended {
-		s.log.Info("listening no more", "listener", l.settings.Load().Name, "address", l.addr)
-		l.stopListening()
-		s.ending.Go(func() { _ = l.end() }) // answers that run may take their time
 	}
 }
 
 // IsFor reports whether a configuration is in force, though listeners of it may be left out.
 func (s *Set) IsFor(config *overlay.HTTP) bool { return reflect.DeepEqual(s.config, config) }
 
-// IsWhole reports whether no listener of the configuration in force is left out.
-func (s *Set) IsWhole() bool { return len(s.left) == 0 }
+// IsWhole reports whether every listener of the configuration in force listens.
+func (s *Set) IsWhole() bool { return len(s.inForce) == len(wantedBy(s.config)) }
 
 // Close ends all, and waits.
 func (s *Set) Close() error {
 	s.Abort()
-	var errs []error
 	s.mu.Lock()
 	all := s.inForce
-	s.inForce = make(map[netip.AddrPort]*listener)
+	s.inForce = make(map[string]*listener)
 	s.mu.Unlock()
+	var errs []error
 	for _, l := range all {
-		l.stopListening()
 		errs = append(errs, l.end())
 	}
 	s.ending.Wait()
 	return errors.Join(errs...)
 }
 
-// Look reads files again that have changed. What is wrong with them is a problem, and what was read before stays.
+// Look reads the files of the certificate again. Files that are refused are a problem, and the certificate before stays.
 func (s *Set) Look() {
-	if s.config == nil {
+	l := s.inForce["api"]
+	if l == nil {
 		return
 	}
-	changed := s.lookClients()
-	now := time.Now()
-	for _, l := range s.inForce {
-		was := l.settings.Load()
-		next := *was
-		next.clients = s.clients
-		again := s.lookPair(&next, now)
-		if again || changed {
-			l.settings.Store(&next)
-		}
-	}
-}
-
-// lookClients reads the files of tokens.
-func (s *Set) lookClients() (changed bool) {
-	next := make(clients, 0, len(s.clients))
-	for _, c := range s.clients {
-		if c.TokenFile != "" {
-			t, err := loadTokens(c.TokenFile)
-			switch {
-			case err != nil && (c.failed == nil || c.failed.Error() != err.Error()):
-				s.log.Error("the tokens of a client are refused, those before stay", "client", c.Name, "err", err)
-				changed = true
-			case err == nil && (c.failed != nil || t.hash != c.tokens.hash || t.public != c.tokens.public):
-				s.log.Info("the tokens of a client were read again", "client", c.Name, "tokens", len(t.sums))
-				changed = true
-			}
-			c.failed = err
-			if err == nil {
-				c.tokens = t
-			}
-		}
-		next = append(next, c)
-	}
-	if changed {
-		s.mu.Lock()
-		s.clients = next
-		s.mu.Unlock()
-	}
-	return changed
-}
-
-// lookPair reads the files of a certificate.
-func (s *Set) lookPair(l *settings, now time.Time) (changed bool) {
-	if l.TLS == nil {
-		return false
-	}
-	certificate, key, ca, err := readFiles(*l.TLS)
-	hash := sum(certificate, key, ca)
+	next, err := loadPair(*s.config.API, time.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case err == nil && hash == l.pair.hash:
-		changed = l.failed != nil // they are back
-		l.failed, l.refused = nil, [32]byte{}
-		return changed
-	case err == nil && hash == l.refused:
-		return false
-	}
-	var next *pair
-	if err == nil {
-		next, err = newPair(*l.TLS, certificate, key, ca, now)
-	}
-	if err != nil {
-		if l.failed == nil || l.failed.Error() != err.Error() || hash != l.refused {
-			s.log.Error("a certificate is refused, the one before stays", "listener", l.Name, "err", err)
+	case err != nil:
+		if l.failed == nil || l.failed.Error() != err.Error() {
+			s.log.Error("a certificate is refused, the one before stays", "err", err)
 		}
-		l.failed, l.refused = err, hash
-		return true
+	case !next.equal(l.pair.Load()):
+		l.pair.Store(next)
+		s.log.Info("a certificate was read again", "subject", next.leaf.Subject.String(), "ends", next.leaf.NotAfter.UTC().Format(time.DateTime))
 	}
-	l.pair, l.failed, l.refused = next, nil, [32]byte{}
-	s.log.Info("a certificate was read again", "listener", l.Name, "subject", next.leaf.Subject.String(), "ends", next.leaf.NotAfter.UTC().Format(time.DateTime))
-	return true
+	l.failed = err
 }
 
-// Problems are those of files.
+// Problems are those of the certificate.
 func (s *Set) Problems(now time.Time) (list []problem.Problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.clients {
-		switch {
-		case c.failed != nil && c.tokens == nil:
-			list = append(list, problem.Warning("spec.http: client %s has no tokens: %v", c.Name, c.failed))
-		case c.failed != nil:
-			list = append(list, problem.Warning("spec.http: the tokens of client %s are refused, those before stay: %v", c.Name, c.failed))
-		case c.tokens != nil && c.tokens.public:
-			list = append(list, problem.Warning("spec.http: other users may read the tokens of client %s: chmod o-r %s", c.Name, c.TokenFile))
-		}
+	l := s.inForce["api"]
+	if l == nil {
+		return nil
 	}
-	for _, addr := range sorted(s.inForce) {
-		l := s.inForce[addr].settings.Load()
-		if l.pair == nil {
-			continue
-		}
-		if l.failed != nil {
-			list = append(list, problem.Warning("spec.http: the certificate of listener %s is refused, the one before stays: %v", l.Name, l.failed))
-		}
-		left := l.pair.leaf.NotAfter.Sub(now)
-		switch {
-		case left <= 0:
-			list = append(list, problem.Error("spec.http: the certificate of listener %s ended at %s, and clients refuse it: replace %s and %s",
-				l.Name, l.pair.leaf.NotAfter.UTC().Format(time.DateTime), l.TLS.Certificate, l.TLS.Key))
-		case left < soonEnds:
-			list = append(list, problem.Warning("spec.http: the certificate of listener %s ends at %s: replace %s and %s",
-				l.Name, l.pair.leaf.NotAfter.UTC().Format(time.DateTime), l.TLS.Certificate, l.TLS.Key))
-		}
+	if l.failed != nil {
+		list = append(list, problem.Warning("spec.http.api: the certificate is refused, the one before stays: %v", l.failed))
+	}
+	end := l.pair.Load().leaf.NotAfter
+	if left := end.Sub(now); left <= 0 {
+		list = append(list, problem.Error("spec.http.api: the certificate ended at %s, and clients refuse it: replace %s and %s", end.UTC().Format(time.DateTime), s.config.API.Certificate, s.config.API.Key))
+	} else if left < soonEnds {
+		list = append(list, problem.Warning("spec.http.api: the certificate ends at %s: replace %s and %s", end.UTC().Format(time.DateTime), s.config.API.Certificate, s.config.API.Key))
 	}
 	return list
 }
 
-// logStranger writes one line a second at most: strangers may cause as many as they like.
-func (s *Set) logStranger(listener string, from netip.Addr, given bool, r *http.Request) {
-	s.logMu.Lock()
-	now := time.Now()
-	due := !now.Before(s.logNext)
-	if due {
-		s.logNext = now.Add(strangersEvery)
-	}
-	s.logMu.Unlock()
-	if !due {
+// Metrics adds those of the listeners.
+func (s *Set) Metrics(p *metrics.Page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := wantedBy(s.config)
+	if len(all) == 0 {
 		return
 	}
-	why := "no token or certificate"
-	if given {
-		why = "unknown token"
+	each := func(kind metrics.Kind, name, help string, sample func(*listener)) {
+		p.Family(kind, name, help)
+		for _, w := range all {
+			if l := s.inForce[w.name]; l != nil {
+				sample(l)
+			}
+		}
 	}
-	path := r.URL.Path
-	s.log.Warn("a request is refused", "listener", listener, "from", from, "method", r.Method, "path", path[:min(len(path), 100)], "why", why)
+	p.Family(metrics.Gauge, "selvage_http_listener_up", "1 while the listener takes connections.")
+	for _, w := range all {
+		p.Flag(s.inForce[w.name] != nil, "listener", w.name)
+	}
+	each(metrics.Gauge, "selvage_http_connections", "Connections to the listener.", func(l *listener) {
+		p.Count(uint64(l.connections()), "listener", l.name)
+	})
+	each(metrics.Counter, "selvage_http_connections_refused_total", "Connections beyond those that the listener, or one address, may have.", func(l *listener) {
+		p.Count(l.refused.Load(), "listener", l.name)
+	})
+	each(metrics.Gauge, "selvage_http_certificate_not_after_time_seconds", "When the certificate in use ends, in seconds since 1970.", func(l *listener) {
+		if pair := l.pair.Load(); pair != nil {
+			p.Sample(float64(pair.leaf.NotAfter.Unix()), "listener", l.name)
+		}
+	})
+	each(metrics.Gauge, "selvage_http_certificate_reload_failed", "1 while changed files are refused, and the certificate before stays.", func(l *listener) {
+		if l.pair.Load() != nil {
+			p.Flag(l.failed != nil, "listener", l.name)
+		}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,15 +38,10 @@ func newAfar(t *testing.T) *afar {
 	a := &afar{TwoHosts: n, t: t, dir: t.TempDir()}
 	ca := a.authority("ca")
 	ca.Client("deploy", "")
-	certificates.New(t, a.dir, "other")
-	a.write("token", "a-token-of-somebody-who-reads\n")
-	a.write("wrong", "a-token-that-somebody-guesses\n")
+	certificates.New(t, a.dir, "other").Client("stranger", "")
 	a.base = n.Config("hosta") + fmt.Sprintf(`  http:
-    listeners:
-      - {name: api, address: "192.0.2.1:9470", serve: [api, metrics, health], tls: {certificateFile: %[1]s/edge.pem, keyFile: %[1]s/edge.key, clientCAFile: %[1]s/ca.pem}}
-    clients:
-      - {name: prometheus, role: read, tokenFile: %[1]s/token}
-      - {name: deploy, role: admin, certificate: {commonName: deploy}}
+    metrics: 192.0.2.1:9469
+    api: {address: "192.0.2.1:9470", certificateFile: %[1]s/edge.pem, keyFile: %[1]s/edge.key, clientCAFile: %[1]s/ca.pem}
 `, a.dir)
 	return a
 }
@@ -58,13 +52,6 @@ func (a *afar) authority(name string) *certificates.Authority {
 	ca := certificates.New(a.t, a.dir, name)
 	ca.Server("edge", time.Now().Add(30*24*time.Hour), net.IPv4(192, 0, 2, 1))
 	return ca
-}
-
-func (a *afar) write(name, text string) string {
-	a.t.Helper()
-	path := filepath.Join(a.dir, name)
-	a.Must(os.WriteFile(path, []byte(text), 0o600))
-	return path
 }
 
 // own gives the edge's own file another text, and returns its path.
@@ -84,7 +71,7 @@ func (a *afar) inDir(line string) *topo.Command {
 	return a.B.Command(a.Ctx, "sh", "-c", "cd "+a.dir+" && "+line)
 }
 
-const reader, deployer = "--ca ca.pem --token-file token", "--ca ca.pem --cert deploy.pem --key deploy.key"
+const deployer = "--ca ca.pem --cert deploy.pem --key deploy.key"
 
 // runs is a command that prints all the words.
 func (a *afar) runs(flags string, command []string, words ...string) {
@@ -111,19 +98,21 @@ func TestRemote(t *testing.T) {
 	t.Parallel()
 	a := newAfar(t)
 	status, apply := []string{"status"}, []string{"apply", a.own(a.base)}
-	a.fails(reader, status, "nothing listens there: see spec.http.listeners of the edge")
+	a.fails(deployer, status, "nothing listens there: see spec.http.api of the edge")
 	a.Once("the edge listens", func() error {
 		_, err := says(a.TwoHosts, "apply", apply[1])
 		return err
 	})
 	name := a.Edges["hosta"].Name
-	a.runs(reader, status, name, "OK")
-	a.runs(reader, []string{"ports"}, "access")
-	a.runs(reader, []string{"metrics"}, `selvage_http_listener_up{listener="api"} 1`)
-	a.fails("--ca ca.pem --token-file wrong", status, "say who you are")
-	a.fails("--ca ca.pem", status, "say who you are")
-	a.fails("--ca other.pem --token-file token", status, "certificate signed by unknown authority")
-	a.fails(reader, apply, "admin", "prometheus")
+	a.runs(deployer, status, name, "OK")
+	a.runs(deployer, []string{"ports"}, "access")
+	a.Once("metrics are in the clear", func() error {
+		out, err := a.inDir("curl -sS http://192.0.2.1:9469/metrics").Output()
+		return missing(string(out), err, []string{`selvage_http_listener_up{listener="api"} 1`})
+	})
+	a.fails("--ca ca.pem", status, "it requires a client certificate: give --cert and --key")
+	a.fails("--ca ca.pem --cert stranger.pem --key stranger.key", status, "tls:")
+	a.fails(strings.Replace(deployer, "ca.pem", "other.pem", 1), status, "certificate signed by unknown authority")
 
 	more := strings.Replace(a.base, "  segments:\n", "  segments:\n    - {name: red, vni: 4242}\n", 1)
 	a.runs(deployer, []string{"apply", a.own(more)}, "is in force", "+ spec.segments[red]")
@@ -145,7 +134,7 @@ func (a *afar) topOf() {
 // rotates: the certificate is another authority's from a moment on, and who followed goes on.
 func (a *afar) rotates() {
 	a.t.Helper()
-	follow := a.as(reader, "events", "--follow", "-o", "json")
+	follow := a.as(deployer, "events", "--follow", "-o", "json")
 	out, in := io.Pipe()
 	follow.Stdout = in
 	a.Must(follow.Start())
@@ -182,9 +171,11 @@ func (a *afar) rotates() {
 	}
 	sees("config-applied")
 	a.authority("next")
-	a.runs(deployer, []string{"reload"})
-	a.fails(reader, []string{"status"}, "certificate signed by unknown authority")
-	a.runs(strings.Replace(reader, "ca.pem", "next.pem", 1), []string{"status"}, "OK")
+	a.Once("the edge reads the certificate again", func() error {
+		_, err := a.A.Output(a.Ctx, harness.Program, "reload", a.Edges["hosta"].Name)
+		return err
+	})
+	a.fails(deployer, []string{"status"}, "certificate signed by unknown authority")
 	a.runs(strings.Replace(deployer, "ca.pem", "next.pem", 1), []string{"log", "level", "bgp=debug"})
 	sees("log-level")
 }
