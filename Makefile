@@ -30,6 +30,10 @@ build-places: ## build bin/selvage-lab-linux-ARCH, which the lab copies to machi
 	GOARCH=amd64 $(release) -o bin/selvage-lab-linux-amd64 ./cmd/selvage-lab
 	GOARCH=arm64 $(release) -o bin/selvage-lab-linux-arm64 ./cmd/selvage-lab
 
+.PHONY: dashboards
+dashboards: ## write the dashboards for Grafana into bin/dashboards/
+	$(go) run ./deploy/grafana/write bin/dashboards
+
 .PHONY: packages
 packages: ## build deb, rpm, OCI images and the Helm chart, with SBOM and checksums, into dist/; ARCH=amd64 for its deb and rpm alone
 	scripts/dist.sh $(ARCH)

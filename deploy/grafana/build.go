@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
@@ -31,6 +33,23 @@ func Files() (map[string][]byte, error) {
 		files[d.Name+".json"] = text
 	}
 	return files, nil
+}
+
+// Write writes the files into a directory, which it makes.
+func Write(dir string) error {
+	files, err := Files()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // JSON is the dashboard as Grafana reads it.

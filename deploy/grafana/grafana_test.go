@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,38 +13,16 @@ import (
 	sdk "github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-var update = flag.Bool("update", false, "rewrite the dashboards' files")
-
-// The committed files are what the descriptions make, and there are no others.
-func TestFiles(t *testing.T) {
-	files, err := Files()
-	if err != nil {
+// What is written is right by Grafana's own schema: no field that it does not know, none missing, none of another type.
+func TestWrite(t *testing.T) {
+	plugins.RegisterDefaultPlugins() // of panels and queries
+	dir := filepath.Join(t.TempDir(), "dashboards")
+	if err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range files {
-		if *update {
-			if err := os.WriteFile(name, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		committed, err := os.ReadFile(name)
-		if err != nil || !bytes.Equal(committed, text) {
-			t.Errorf("%s is not what the descriptions make: run go test ./deploy/grafana -update (%v)", name, err)
-		}
-	}
-	there, err := filepath.Glob("*.json")
-	if err != nil || len(there) != len(files) {
-		t.Errorf("files %v, want %d: %v", there, len(files), err)
-	}
-}
-
-// The files are right by Grafana's own schema: no field that it does not know, none missing, none of
-// another type.
-func TestSchema(t *testing.T) {
-	plugins.RegisterDefaultPlugins() // of panels and queries
-	names, _ := filepath.Glob("*.json")
-	if len(names) == 0 {
-		t.Fatal("no files")
+	names, err := filepath.Glob(dir + "/*.json")
+	if err != nil || len(names) != len(Dashboards()) {
+		t.Fatalf("%v, %v", names, err)
 	}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
@@ -73,10 +50,11 @@ func valid(text []byte) error {
 // What Grafana's schema does not have is found, at every depth.
 func TestSchemaRefuses(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
-	text, err := os.ReadFile("overview.json")
+	files, err := Files()
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := files["overview.json"]
 	for name, change := range map[string]func(d map[string]any){
 		"no schema version":             func(d map[string]any) { delete(d, "schemaVersion") },
 		"a field that is not known":     func(d map[string]any) { d["nonsense"] = 1 },

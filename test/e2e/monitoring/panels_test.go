@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/deploy/grafana"
 	"github.com/selvage/selvage/internal/await"
 )
 
@@ -30,15 +29,13 @@ type panels struct {
 
 func dashboards(s *server) map[string]panels {
 	s.T.Helper()
-	files, err := filepath.Glob("../../../deploy/grafana/*.json")
+	files, err := grafana.Files()
 	s.Must(err)
 	all := map[string]panels{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		s.Must(err)
+	for name, text := range files {
 		var d panels
 		s.Must(json.Unmarshal(text, &d))
-		all[filepath.Base(file)] = d
+		all[name] = d
 	}
 	if len(all) < 5 {
 		s.Fail("there are dashboards", fmt.Errorf("%d files", len(all)))
