@@ -68,8 +68,13 @@ test: ## run all tests that must hold before a merge, end to end too (root, 20 m
 	scripts/packages.sh test
 	scripts/test.sh test $(T)
 
+.PHONY: test-kube
+test-kube: kube-programs ## run the tests that need a real API server (root); T=./test/chart for some
+	scripts/packages.sh test
+	scripts/test.sh kube $(T)
+
 .PHONY: kube-programs
-kube-programs: ## build those of Kubernetes' programs that make test runs, once a machine (10 minutes), as it would do itself
+kube-programs: ## build those of Kubernetes' programs that make test-kube runs and this machine lacks, once (10 minutes for all)
 	cd kube && ../$(go) run ./test/programs etcd kube-apiserver kubectl helm
 
 .PHONY: test-long

@@ -14,6 +14,6 @@ fi
 
 trap 'scripts/hand-back.sh bin results' EXIT
 
-echo "The first run on a machine builds etcd, kube-apiserver, kubectl and Helm into ${XDG_CACHE_HOME:-$HOME/.cache}/selvage, which takes about ten minutes."
+echo "The first run builds what this machine lacks of etcd, kube-apiserver, kubectl and Helm into ${XDG_CACHE_HOME:-$HOME/.cache}/selvage: ten minutes for all four."
 export SELVAGE_KUBE_DEMO="$PWD/results/demo-kube" SELVAGE_TEST_BINARY="$PWD/bin/selvage"
 (cd kube && ../scripts/go.sh test -count=1 -timeout 40m -v -run '^TestDemo$' ./test/nodes) | grep -v '^=== \|^--- \|^PASS$\|^ok '

@@ -158,7 +158,7 @@ func tell(t *testing.T, boot booted, seed uint64, s shape, ops []op, numbers []i
 }
 
 func TestSimulation(t *testing.T) {
-	first, last := 1, 200
+	first, last := 1, 50
 	switch {
 	case os.Getenv("SELVAGE_TEST_LONG") != "":
 		last = 10_000

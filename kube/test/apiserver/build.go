@@ -1,5 +1,5 @@
-// Package apiserver runs a real API server of Kubernetes, with a real etcd, for tests. Their programs are built once a machine, which
-// takes about five minutes on two cores.
+// Package apiserver runs a real API server of Kubernetes, with a real etcd, for tests. Their programs are those of envtest or of PATH;
+// what is missing is built once a machine, which takes about five minutes on two cores.
 package apiserver
 
 import (
@@ -29,12 +29,21 @@ var programs = map[string]string{
 // linked gives the programs the version that kube/test/cluster has of them, as a release does: clients ask the API server for it.
 const linked = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
-// Program is a file outside the repository: one of Kubernetes' programs, which is built where it is missing. One process builds at a
-// time.
+// assetsVariable names the directory of envtest's binaries.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// Program is a file outside the repository: one of Kubernetes' programs, from envtest's directory or PATH. One that is missing there
+// is built, by one process at a time.
 func Program(ctx context.Context, name string) (string, error) {
 	path, known := programs[name]
 	if !known {
 		return "", fmt.Errorf("program %s: kube/test/cluster has none of that name", name)
+	}
+	if found, err := exec.LookPath(filepath.Join(os.Getenv(assetsVariable), name)); err == nil && os.Getenv(assetsVariable) != "" {
+		return found, nil
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		return found, nil
 	}
 	module, err := moduleDir()
 	if err != nil {
@@ -66,6 +75,7 @@ func build(ctx context.Context, module, file, path string) error {
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
+	fmt.Fprintf(os.Stderr, "building %s of Kubernetes into %s, which takes minutes; %s or PATH may have it instead\n", filepath.Base(file), filepath.Dir(file), assetsVariable)
 	fresh := file + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", linked, "-o", fresh, path)
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")

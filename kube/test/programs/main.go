@@ -1,5 +1,5 @@
-// Command programs builds those of Kubernetes' programs that it is given names of, where they are missing, so that no test waits for
-// them: on a new machine that takes ten minutes. Tests need no call of it: each builds what it runs.
+// Command programs builds those of Kubernetes' programs that it is given names of, where the machine has none, so that no test waits for
+// them. Tests need no call of it: each builds what it runs.
 package main
 
 import (
