@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ type agentCmd struct {
 	KeyFile     string         `placeholder:"FILE" help:"File with the secret by which gateways know each other."`
 	TunnelIP    string         `name:"tunnel-ip" default:"IPv4" enum:"IPv4,IPv6" help:"Family of tunnel endpoints: IPv4 or IPv6."`
 	UDPPort     uint16         `placeholder:"PORT" help:"UDP port of tunnels; 4789 when left out."`
-	MTU         int            `default:"1450" help:"MTU of tunnels: that of the nodes' network less 50 bytes, or 70 with IPv6."`
+	MTU         int            `placeholder:"BYTES" help:"MTU of tunnels: that of the nodes' network less 50 bytes, or 70 with IPv6; of a network of 1500 bytes when left out."`
 	Socket      string         `default:"${socket}" placeholder:"FILE" help:"Socket where the CNI plugin asks."`
 	State       string         `default:"${state}" placeholder:"DIR" help:"Folder, the same in the node's file system, of what the CNI plugin knows while there is no agent."`
 	Cilium      string         `placeholder:"FILE" help:"Socket of the node's Cilium agent, which is asked how it forwards packets of pods: past the node's routing no policy holds. It is not asked without."`
@@ -104,7 +105,7 @@ type agentCmd struct {
 }
 
 func (a *agentCmd) Run(ctx context.Context) error {
-	s, err := a.steerer(a.MTU, a.ClusterCIDR)
+	s, err := a.steerer(cmp.Or(a.MTU, map[string]int{plan.IPv4: 1450, plan.IPv6: 1430}[a.TunnelIP]), a.ClusterCIDR)
 	if err != nil {
 		return err
 	}

@@ -17,10 +17,11 @@ import (
 // Helm installs the chart with everything set, and says what comes next; with its defaults it is installed already.
 func TestInstall(t *testing.T) {
 	tier.Slow(t)
+	digest := "sha256:" + strings.Repeat("0", 64)
 	out, err := upgrade(t.Context(),
-		`images={"edge":{"repository":"e","tag":"v1"},"kube":{"repository":"k","tag":"v2"},"pullPolicy":"Never","pullSecrets":[{"name":"s"}]}`,
-		`controller={"replicas":1,"metrics":":8080","nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}]}`,
-		`agent={"arguments":["--mtu=8950"],"healthPort":9479,"clusterNetworks":["10.0.0.0/8","fd00::/48"],"nodeSelector":{"a":"b"},"tolerations":[]}`,
+		`images={"edge":{"repository":"e","tag":"v1"},"kube":{"repository":"k","tag":"v2","digest":"`+digest+`"},"pullPolicy":"Never","pullSecrets":[{"name":"s"}]}`,
+		`controller={"replicas":1,"priorityClassName":"system-node-critical","podAnnotations":{"a":"b"},"affinity":{"podAffinity":{}},"metrics":":8080","nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}]}`,
+		`agent={"arguments":["--mtu=8950"],"tunnelIP":"IPv6","priorityClassName":"system-cluster-critical","podAnnotations":{"a":"b"},"affinity":{"podAffinity":{}},"healthPort":9479,"clusterNetworks":["10.0.0.0/8","fd00::/48"],"nodeSelector":{"a":"b"},"tolerations":[]}`,
 		`node={"cniConfigurations":"/etc/cni","cniPlugins":"/usr/lib/cni"}`, `restrictAgents=false`)
 	if err != nil {
 		t.Fatal(err)
@@ -32,12 +33,16 @@ func TestInstall(t *testing.T) {
 		t.Error(err)
 	}
 	agents, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].args}`)
-	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--health=127.0.0.1:9479","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
+	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--tunnel-ip=IPv6","--health=127.0.0.1:9479","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
 		t.Errorf("agents have %s %v", agents, err)
 	}
 	probe, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].readinessProbe.httpGet}`)
 	if want := `{"host":"127.0.0.1","path":"/readyz","port":9479,"scheme":"HTTP"}`; err != nil || probe != want {
 		t.Errorf("agents are asked %s %v", probe, err)
+	}
+	set, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonsets,deployments", "-o", `jsonpath={range .items[*].spec.template}{.metadata.annotations.a} {.spec.priorityClassName} {.spec.affinity} {.spec.containers[-1:].image}{"\n"}{end}`)
+	if want := `b system-cluster-critical {"podAffinity":{}} k@` + digest + "\nb system-node-critical " + `{"podAffinity":{}} k@` + digest + "\n"; err != nil || set != want {
+		t.Errorf("set is %s %v", set, err)
 	}
 	if _, err := upgrade(t.Context()); err != nil {
 		t.Error(err)
@@ -47,7 +52,11 @@ func TestInstall(t *testing.T) {
 // Values that the chart does not know, or that are wrong, are refused before anything is installed.
 func TestValues(t *testing.T) {
 	tier.Slow(t)
-	for value, want := range map[string]string{
+	refused := map[string]string{
+		`agent={"healthPort":null}`:                      "at '/agent': missing property 'healthPort'",
+		`agent={"clusterNetworks":["10.0.0.0/99"]}`:      "does not match pattern",
+		`agent={"clusterNetworks":["fd00::/129"]}`:       "does not match pattern",
+		`images={"kube":{"repository":"r/x@sha256:01"}}`: "does not match pattern",
 		`controler={}`:                           "additional properties 'controler' not allowed",
 		`controller={"replicas":-1}`:             "minimum: got -1, want 0",
 		`controller={"metrics":"everywhere"}`:    "does not match pattern",
@@ -56,12 +65,21 @@ func TestValues(t *testing.T) {
 		`agent={"clusterNetworks":["10.0.0.0"]}`: "does not match pattern",
 		`agent={"arguments":"--x"}`:              "got string, want array",
 		`agent={"healthPort":0}`:                 "minimum: got 0, want 1",
-		`images={"kube":{"repository":""}}`:      "minLength: got 0, want 1",
+		`images={"kube":{"repository":""}}`:      "does not match pattern",
 		`adopt={"egressgateway":"yes"}`:          "got string, want boolean",
 		`adopt={"vlans":[30]}`:                   "got number, want string",
 		`adopt={"uplinkInterfaces":["a b"]}`:     "does not match pattern",
 		`adopt={"whenNoGateway":"Never"}`:        "must be one of 'Drop', 'Node'",
-	} {
+	}
+	text, err := os.ReadFile(folder + "/values.yaml")
+	var all map[string]any
+	if err := errors.Join(err, yaml.Unmarshal(text, &all)); err != nil {
+		t.Fatal(err)
+	}
+	for group := range all {
+		refused[group+"=null"] = "missing property '" + group + "'"
+	}
+	for value, want := range refused {
 		if _, err := server.Run(t.Context(), "helm", "template", folder, "--set-json", value); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", value, err, want)
 		}

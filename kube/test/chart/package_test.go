@@ -9,6 +9,27 @@ import (
 	"github.com/selvage/selvage/test/tier"
 )
 
+// A version with build metadata is neither a label nor a tag as it is: the API server takes what is made of it.
+func TestPackageOfBuild(t *testing.T) {
+	tier.Slow(t)
+	dir := t.TempDir()
+	for _, argv := range [][]string{
+		{"helm", "package", folder, "--destination", dir, "--version", "0.9.0-dev.3+gabc", "--app-version", "0.9.0-dev.3+gabc"},
+		{"helm", "upgrade", "--install", release, dir + "/selvage-0.9.0-dev.3+gabc.tgz", "--namespace", namespace},
+	} {
+		if _, err := server.Run(t.Context(), argv[0], argv[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "deployment", release+"-controller", "-o", "jsonpath={.metadata.labels.helm\\.sh/chart} {.spec.template.spec.containers[0].image}")
+	if want := "selvage-0.9.0-dev.3_gabc ghcr.io/selvage/selvage-kube:0.9.0-dev.3-gabc"; err != nil || out != want {
+		t.Errorf("it is %s %v, want %s", out, err, want)
+	}
+	if _, err := upgrade(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The chart of a release is what helm package makes of the folder, and takes the images of that release.
 func TestPackage(t *testing.T) {
 	tier.Slow(t)

@@ -1,9 +1,14 @@
 {{- define "selvage.labels" -}}
 app.kubernetes.io/name: selvage
 app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ include "selvage.version" . | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* selvage.version is that of the images, as a tag: a release writes - for +, which neither labels nor tags may have. */ -}}
+{{- define "selvage.version" -}}
+{{ .Chart.AppVersion | replace "+" "-" }}
 {{- end }}
 
 {{- define "selvage.selector" -}}
@@ -14,7 +19,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- /* selvage.image is the image of (list CONTEXT IMAGE). */ -}}
 {{- define "selvage.image" -}}
 {{- $context := index . 0 }}{{ $image := index . 1 -}}
-image: {{ printf "%s:%s" $image.repository (default $context.Chart.AppVersion $image.tag) | quote }}
+{{- $which := printf ":%s" (default (include "selvage.version" $context) $image.tag) -}}
+{{- with $image.digest }}{{ $which = printf "@%s" . }}{{ end -}}
+image: {{ print $image.repository $which | quote }}
 imagePullPolicy: {{ $context.Values.images.pullPolicy }}
 {{- end }}
 
