@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/selvage/selvage/kube/chart"
 	"github.com/selvage/selvage/kube/internal/check"
 	"github.com/selvage/selvage/kube/internal/commandline"
 	"github.com/selvage/selvage/kube/internal/controller"
@@ -20,7 +22,7 @@ type checkCmd struct {
 	Timeout   time.Duration `default:"1m" help:"How long to wait until nothing is wrong."`
 }
 
-// Run says what is wrong, or which controller works and how many nodes are ready.
+// Run says what is wrong, kinds that are too old at once, or which controller works and how many nodes are ready.
 func (c *checkCmd) Run(ctx context.Context, s *commandline.Streams) error {
 	by, err := ctrl.GetConfig()
 	if err != nil {
@@ -36,8 +38,9 @@ func (c *checkCmd) Run(ctx context.Context, s *commandline.Streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	older := chart.Older(ctx, by)
 	seen, err := check.Wait(ctx, reader, check.Installation{Namespace: c.Namespace, Lease: c.Lease, Agents: c.Agents})
-	if err != nil {
+	if err = errors.Join(older, err); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.Out, "controller %s holds the lease; %d nodes are ready: %v\n", seen.Controller(), len(seen.Nodes()), seen.Nodes())

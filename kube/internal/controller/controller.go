@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
+	"github.com/selvage/selvage/kube/chart"
 )
 
 // Options are how a controller runs.
@@ -82,6 +84,9 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	probes := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
 	if err := errors.Join(probes, m.Add(manager.RunnableFunc(reflect)), b.Complete(r)); err != nil {
 		return fmt.Errorf("set the controller up: %w", err)
+	}
+	if err := chart.Older(ctx, by); err != nil {
+		slog.Error("kinds are not those of this version", "err", err)
 	}
 	for _, add := range o.Also {
 		if err := add(m); err != nil {
