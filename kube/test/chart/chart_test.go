@@ -108,6 +108,31 @@ func TestCilium(t *testing.T) {
 	}
 }
 
+// Who renders the chart without the cluster, for kubectl apply or Argo CD, gets what stays: neither the job that uninstalls nor a key that
+// is another one each time. The job is rendered where somebody asks for it.
+func TestTemplate(t *testing.T) {
+	tier.Slow(t)
+	const job, key = "selvage-kube, uninstall]", "kind: Secret\n"
+	for _, c := range []struct {
+		argv     []string
+		job, key bool
+	}{
+		{[]string{"--set", "replicationSecret=mine"}, false, false}, {nil, false, true}, {[]string{"--dry-run=server"}, true, true},
+	} {
+		text, err := server.Run(t.Context(), "helm", append([]string{"template", release, folder, "--namespace", namespace}, c.argv...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, job) != c.job || strings.Contains(text, key) != c.key || strings.Contains(text, "secretName: mine") == c.key {
+			t.Errorf("%q: job %v, key %v", c.argv, !c.job, !c.key)
+		}
+	}
+	out, err := server.Run(t.Context(), "helm", "template", release, folder, "--namespace", namespace, "--dry-run=server", "--show-only", "templates/uninstall.yaml")
+	if err != nil || strings.Count(out, "kind: ") != 6 {
+		t.Errorf("%s %v", out, err)
+	}
+}
+
 // An upgrade keeps the key by which gateways replicate.
 func TestKeyStays(t *testing.T) {
 	tier.Slow(t)

@@ -67,7 +67,7 @@ func TestPackage(t *testing.T) {
 			images[strings.TrimSpace(image)]++
 		}
 	}
-	if len(images) != 2 || images[`"ghcr.io/selvage/selvage:`+tag+`"`] != 1 || images[`"ghcr.io/selvage/selvage-kube:`+tag+`"`] != 5 {
+	if len(images) != 2 || images[`"ghcr.io/selvage/selvage:`+tag+`"`] != 1 || images[`"ghcr.io/selvage/selvage-kube:`+tag+`"`] != 4 {
 		t.Errorf("images: %v", images)
 	}
 	if n := strings.Count(rendered, "helm.sh/hook: test"); n != 6 {
