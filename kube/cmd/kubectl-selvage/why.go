@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,13 +22,24 @@ import (
 	"github.com/selvage/selvage/kube/internal/why"
 )
 
-// question is what both commands are asked.
+// question is what all commands are asked.
 type question struct {
 	commandline.Cluster
 	Namespace        string `short:"n" placeholder:"NAMESPACE" help:"Namespace of the pod; that of the context when left out."`
 	SelvageNamespace string `placeholder:"NAMESPACE" help:"Namespace of Selvage's release; the one that has its agents when left out."`
 	Output           string `short:"o" enum:"text,json" default:"text" help:"Print text or JSON: ${enum}."`
-	Pod              string `arg:"" help:"Name of the pod."`
+	Pod              string `arg:"" help:"Name of the pod, or pod/NAME."`
+}
+
+// AfterApply takes the form that kubectl's own commands print and take.
+func (q *question) AfterApply() error {
+	if kind, name, is := strings.Cut(q.Pod, "/"); is {
+		if !slices.Contains([]string{"pod", "pods", "po"}, kind) || name == "" {
+			return fmt.Errorf("%s is no pod: write the name of one, or pod/NAME", q.Pod)
+		}
+		q.Pod = name
+	}
+	return nil
 }
 
 type whyCmd struct {

@@ -100,7 +100,8 @@ func (p *plugin) expect(t *testing.T, status int, argv []string, words ...string
 func (p *plugin) asked(t *testing.T) {
 	p.expect(t, 0, []string{"why", "db1", "203.0.113.1"}, "pod shop/db1, to 203.0.113.1, leaves as its node node1, by the CNI plugin's own masquerade: no policy selects it")
 	p.expect(t, 0, []string{"why", "web1", "10.96.0.10"}, "goes as itself: 10.96.0.0/16 is a network of the cluster")
-	p.expect(t, 0, []string{"trace", "web2", "2001:db8:cafe::1"}, "it leaves as 2001:db8:51::20\n")
+	p.expect(t, 0, []string{"why", "pod/web1"}, "pod shop/web1 leaves as")
+	p.expect(t, 0, []string{"trace", "pods/web2", "2001:db8:cafe::1"}, "it leaves as 2001:db8:51::20\n")
 	p.expect(t, 0, []string{"trace", "db1", "203.0.113.1:443"}, "no policy selects it\nthe packet does not come to an edge\n")
 	p.expect(t, 2, []string{"trace", "web1", "203.0.113.1", "--proto", "udp"}, "udp needs a port")
 	p.expect(t, 1, []string{"why", "nobody"}, `pods "nobody" not found`)
