@@ -342,8 +342,9 @@ func (e *explainer) node() {
 				n.Pods = p.Pods
 			}
 		}
+		// What keeps packets of policies from leaving is said of these. A password that is missing keeps none.
 		if ready := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady); n.Programmed && ready != nil && ready.Status != metav1.ConditionTrue {
-			n.Lacks, n.Programmed = ready.Message, false
+			e.Notes = append(e.Notes, "node "+n.Name+" is not ready: "+ready.Message)
 		}
 	}
 	e.Node = n

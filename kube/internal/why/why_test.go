@@ -192,9 +192,10 @@ func TestExplain(t *testing.T) {
 			second.Name = "web2"
 			o.Pods = append(o.Pods, second)
 		}, ByGateway, 1},
-		{"node that is not ready", "", func(o *Objects) {
-			o.Nodes[0].Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "the edge does not answer"}
-		}, ByGateway, 1},
+		{"node that is not ready", "", func(o *Objects) { // and has all of the policy: see agent.Report
+			o.Nodes[0].Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPassword,
+				Message: "there is no Secret routers; the last password stays in force"}
+		}, ByGateway, 0},
 		{"a gateway is gone", "", (*Objects).killed, ByGateway, 0},
 		{"both are gone", outside, func(o *Objects) {
 			o.killed()
