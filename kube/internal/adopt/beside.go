@@ -25,11 +25,10 @@ const (
 )
 
 const (
-	lookEach   = time.Second // before the start
-	lookAgain  = 10 * time.Second
-	leaseTime  = 15 * time.Second // of a lease that does not say
-	most       = 5                // pods that are named
-	leftBehind = time.Hour        // no clock is so wrong: a lease that was renewed before is nobody's
+	lookEach  = time.Second // before the start
+	lookAgain = 10 * time.Second
+	leaseTime = 15 * time.Second // of a lease that does not say
+	most      = 5                // pods that are named
 )
 
 // RefusedError is that the other project's own controller or agents run.
@@ -85,7 +84,7 @@ func (n *neighbour) look(ctx context.Context) (others []string, wait time.Durati
 // heldBy is who may hold a lease, "" when nobody does; when it was renewed, and for how long it lasts.
 func heldBy(l *coordinationv1.Lease) (holder, at string, lasts time.Duration) {
 	s := l.Spec
-	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || time.Since(s.RenewTime.Time) > leftBehind {
+	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil {
 		return "", "", 0
 	}
 	lasts = leaseTime

@@ -42,7 +42,7 @@ func renew(ctx context.Context, c client.Client, l *coordinationv1.Lease) {
 			return
 		case <-time.After(2 * time.Second):
 		}
-		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		l.Spec.RenewTime = &metav1.MicroTime{Time: l.Spec.RenewTime.Add(2 * time.Second)} // by its own clock
 		if c.Update(ctx, l) != nil {
 			return
 		}
@@ -66,7 +66,8 @@ func TestAlone(t *testing.T) {
 		"a pod":                      {func() client.Object { return pod(corev1.PodRunning, theirPodName) }, false, "pod kube-system/p", 0},
 		"a pod that has ended":       {func() client.Object { return pod(corev1.PodSucceeded, theirPodName) }, false, "", 0},
 		"somebody else's pod":        {func() client.Object { return pod(corev1.PodRunning, "selvage") }, false, "", 0},
-		"a lease that is left":       {func() client.Object { return lease(theirLease, time.Now().Add(-2*time.Hour)) }, false, "", 0},
+		"a lease that is left":       {func() client.Object { return lease(theirLease, time.Now().Add(-2*time.Hour)) }, false, "", 15 * time.Second},
+		"one of a clock behind":      {func() client.Object { return lease(theirLease, time.Now().Add(-2*time.Hour)) }, true, "its controller controller-x", 3 * time.Second},
 		"one that may be held":       {func() client.Object { return lease(theirLease, time.Now().Add(-time.Minute)) }, false, "", 15 * time.Second},
 		"one that is held":           {func() client.Object { return lease(theirLease, time.Now()) }, true, "its controller controller-x, which holds lease kube-system/" + theirLease, 3 * time.Second},
 		"one of a clock that is off": {func() client.Object { return lease(theirLease, time.Now().Add(time.Hour)) }, true, "its controller controller-x", 3 * time.Second},
