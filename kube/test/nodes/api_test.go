@@ -63,7 +63,14 @@ func newManaged(t *testing.T) *managed {
 // newManagedWith has a controller with more, for which the chart has values.
 func newManagedWith(t *testing.T, also func(context.Context, *rest.Config) ([]func(manager.Manager) error, error), values ...string) *managed {
 	t.Helper()
-	b := &managed{cluster: newCluster(t), agents: map[string]agent.Options{}, stops: map[string]func(){}, kubelets: map[string]*apiserver.Kubelet{}}
+	return manage(newCluster(t), also, values...)
+}
+
+// manage has a cluster have an API server, the chart, a controller and agents.
+func manage(of *cluster, also func(context.Context, *rest.Config) ([]func(manager.Manager) error, error), values ...string) *managed {
+	t := of.T
+	t.Helper()
+	b := &managed{cluster: of, agents: map[string]agent.Options{}, stops: map[string]func(){}, kubelets: map[string]*apiserver.Kubelet{}}
 	harness.Confine(b.Hub.Network, "../../..") // as in the chart
 	b.Hub.Patience = time.Minute
 	var err error

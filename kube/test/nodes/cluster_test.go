@@ -61,13 +61,19 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	return newClusterOn(t, 4)
+}
+
+// newClusterOn has nodes with addresses of one family.
+func newClusterOn(t *testing.T, family int) *cluster {
+	t.Helper()
 	tier.Root(t)
-	b := &cluster{Hub: harness.NewUnderlay(t, picture, 4, 4), pods: map[string][]plan.Pod{}, uplinks: map[string][]netip.Prefix{}, plans: map[string]plan.Plan{}}
+	b := &cluster{Hub: harness.NewUnderlay(t, picture, 4, family), pods: map[string][]plan.Pod{}, uplinks: map[string][]netip.Prefix{}, plans: map[string]plan.Plan{}}
 	b.outside()
 	for _, h := range b.Hosts {
 		_, err := h.Forward()
 		b.Must(err)
-		b.Must(h.AddRoute(topo.UnderlayName, netip.MustParsePrefix("0.0.0.0/0"), b.Tep(outsideNumber)))
+		b.Must(h.AddRoute(topo.UnderlayName, netip.MustParsePrefix(map[int]string{4: "0.0.0.0/0", 6: "::/0"}[family]), b.Tep(outsideNumber)))
 	}
 	b.web1 = b.pod("web1", 1, 1, "app=web")
 	b.db1 = b.pod("db1", 1, 2, "app=db")
@@ -133,7 +139,7 @@ func (b *cluster) bridge(node int) {
 	}
 	for other := 1; other <= 2; other++ {
 		if other != node {
-			b.Must(h.AddRoute(topo.UnderlayName, netip.PrefixFrom(harness.SubnetAddr(other, 0, 4), 24), b.Tep(other)))
+			b.Must(h.AddRoute(topo.UnderlayName, netip.PrefixFrom(harness.SubnetAddr(other, 0, b.Family), map[int]int{4: 24, 6: 64}[b.Family]), b.Tep(other)))
 		}
 	}
 }

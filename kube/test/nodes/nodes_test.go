@@ -155,3 +155,24 @@ func TestNobodyComesInByUplink(t *testing.T) {
 		return nil
 	})
 }
+
+// Rules of a network policy hold for pods that are steered, in the chain where plugins have them: nothing comes to web1 but answers, and
+// it reaches one port outside.
+func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	b := newCluster(t)
+	defer b.dump()
+	b.up()
+	b.leaves(b.web1, "udp", harness.Outside4, egress4)
+	h, own := b.Hosts[0], b.web1.Addr(4).String()
+	for _, rule := range []string{
+		"-m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT", "-d " + own + " -j DROP",
+		fmt.Sprintf("-s %s -p tcp --dport %d -j ACCEPT", own, harness.MirrorPort), "-s " + own + " -j DROP",
+	} {
+		_, err := h.Output(b.Ctx, append([]string{"iptables", "-A", "FORWARD"}, strings.Fields(rule)...)...)
+		b.Must(err)
+	}
+	b.leaves(b.web1, "tcp", harness.Outside4, egress4)
+	b.stays(b.web1, harness.Outside4)
+	b.leaves(b.web2, "udp", harness.Outside4, egress4)
+}
