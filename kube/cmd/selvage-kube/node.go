@@ -53,6 +53,9 @@ func (c *controllerCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := reach(ctx, by, c.Health); err != nil {
+		return err
+	}
 	o := controller.Options{LeaseNamespace: c.LeaseNamespace, Metrics: c.Metrics, Health: c.Health}
 	if c.Adopt.Egressgateway {
 		add, err := adopt.Setup(ctx, by, c.Adopt.options())
@@ -116,6 +119,9 @@ func (a *agentCmd) Run(ctx context.Context) error {
 	}
 	by, err := ctrl.GetConfig()
 	if err != nil {
+		return err
+	}
+	if err := reach(ctx, by, ""); err != nil { // it is not ready meanwhile
 		return err
 	}
 	return agent.Run(ctx, by, agent.Options{
