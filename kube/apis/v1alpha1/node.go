@@ -70,6 +70,10 @@ const (
 // it does. No policy is programmed for pods of the node then.
 const ReasonHostRouting = "HostRouting"
 
+// ReasonNetworksUnknown is of ConditionReady where no network of pods is known, so that packets between pods would leave the cluster. Packets
+// of pods that a policy selects are dropped, unless it has them leave by the node.
+const ReasonNetworksUnknown = "NetworksUnknown"
+
 // ReasonPassword is of ConditionReady, and of a gateway's ConditionAccepted, where a password of BGP cannot be used. The message names its
 // Secret. What was in force before stays.
 const ReasonPassword = "PasswordNotUsable"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -159,11 +160,11 @@ func (k *cluster) networks(ctx context.Context) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := networks.New(k.client.RESTMapper(), k.client)
-	if err != nil {
-		return nil, err
+	found, err := networks.New(k.client.RESTMapper(), k.client).Find(ctx, nodes)
+	if errors.Is(err, networks.ErrUnknown) { // the policy's nodes say so
+		err = nil
 	}
-	return n.Find(ctx, nodes)
+	return found, err
 }
 
 func (k *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {

@@ -91,7 +91,7 @@ func (s steering) steerer(mtu int, cluster []netip.Prefix) (steer.Steerer, error
 
 type agentCmd struct {
 	Node        string         `required:"" env:"NODE_NAME" help:"Name of this node."`
-	ClusterCIDR []netip.Prefix `name:"cluster-cidr" placeholder:"NETWORK" help:"Network of pods, services or nodes, which pods always reach as themselves. May be repeated. When left out, nodes, ServiceCIDRs and pools of Calico and Cilium tell."`
+	ClusterCIDR []netip.Prefix `name:"cluster-cidr" placeholder:"NETWORK" help:"Network of pods, services or nodes, which pods always reach as themselves. May be repeated. When left out, nodes, ServiceCIDRs and pools of Calico and Cilium tell. No pod is steered unless its own network is known."`
 	File        string         `default:"/run/selvage-kube/edge.yaml" placeholder:"FILE" help:"File of this node's edge."`
 	Namespace   string         `env:"POD_NAMESPACE" placeholder:"NAMESPACE" help:"Namespace of the Secrets with passwords of BGP."`
 	KeyFile     string         `placeholder:"FILE" help:"File with the secret by which gateways know each other."`

@@ -75,10 +75,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
 	}
-	found, err := networks.New(m.GetRESTMapper(), m.GetCache())
-	if err != nil {
-		return err
-	}
+	found := networks.New(m.GetRESTMapper(), m.GetCache())
 	if o.Node.Bypass == nil {
 		routing := &hostRouting{socket: o.Cilium, unasked: func(ctx context.Context) (bool, error) { return found.HasCilium(ctx, o.Name) }}
 		o.Node.Bypass = routing.problem
@@ -88,7 +85,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	b := builder.ControllerManagedBy(m).Named("node").WithOptions(ctrlcontroller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, VerifyEach),
 	})
-	for _, object := range append(append(controller.Watched(), &corev1.Pod{}), found.Watched()...) {
+	for _, object := range append(controller.Watched(), &corev1.Pod{}) {
 		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(controller.Changed()))
 	}
 	probes := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("edge", a.readiness.check))
@@ -104,7 +101,7 @@ type agent struct {
 	client      client.Client
 	live        client.Reader // past the cache
 	here, left  bool          // it has come, or has left; neither at its start
-	networks    networks.Finder
+	networks    *networks.Finder
 	attachments *attachments
 	secrets     *password.Secrets
 	readiness   readiness
@@ -164,7 +161,11 @@ func (a *agent) input(ctx context.Context) (plan.Input, error) {
 	in.Settings = a.Settings
 	var err error
 	if len(in.Settings.Cluster) == 0 {
-		if in.Settings.Cluster, err = a.networks.Find(ctx, nodes.Items); err != nil {
+		in.Settings.Cluster, err = a.networks.Find(ctx, nodes.Items)
+		switch {
+		case errors.Is(err, networks.ErrUnknown):
+			in.NetworksUnknown = err.Error()
+		case err != nil:
 			return in, err
 		}
 	}

@@ -39,6 +39,9 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	if f.Bypass != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonHostRouting, f.Bypass
 	}
+	if p.Unknown != "" {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNetworksUnknown, p.Unknown
+	}
 	if f.Failed != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Failed", f.Failed
 	}

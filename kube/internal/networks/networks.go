@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"time"
 
 	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
@@ -17,93 +17,117 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kinds are objects that tell of networks of a cluster, and the field that has them.
-var kinds = map[schema.GroupVersionKind][]string{
-	{Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR"}: {"spec", "cidrs"},
-	{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}:  {"spec", "cidr"},
-	ciliumNode: {"spec", "ipam", "podCIDRs"},
+// ErrUnknown is that no network of pods is known: packets between pods would leave the cluster.
+var ErrUnknown = errors.New("no network of pods is known: no node has spec.podCIDRs, and there is no pool of Calico or Cilium; " +
+	"name the networks of pods and services: agent.clusterNetworks in the values of the chart, which is --cluster-cidr of the agent")
+
+// source is a kind whose objects tell of networks of a cluster.
+type source struct {
+	schema.GroupKind
+	paths [][]string // of the fields
+	pods  bool       // its networks are those of pods
 }
 
-var ciliumNode = schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}
+// Services have addresses that no pod has, and since Kubernetes 1.33 each cluster has a ServiceCIDR.
+var sources = []source{
+	{schema.GroupKind{Group: "networking.k8s.io", Kind: "ServiceCIDR"}, [][]string{{"spec", "cidrs"}}, false},
+	{schema.GroupKind{Group: "crd.projectcalico.org", Kind: "IPPool"}, [][]string{{"spec", "cidr"}}, true},
+	{schema.GroupKind{Group: "cilium.io", Kind: "CiliumPodIPPool"}, [][]string{{"spec", "ipv4", "cidrs"}, {"spec", "ipv6", "cidrs"}}, true},
+	{ciliumNode, [][]string{{"spec", "ipam", "podCIDRs"}}, true},
+}
 
-// Finder finds them.
+var ciliumNode = schema.GroupKind{Group: "cilium.io", Kind: "CiliumNode"}
+
+const (
+	// lookAgain is how often kinds are asked for that the API server did not have. While no network of pods is known it is each time.
+	lookAgain = time.Minute
+	// listMost is how long a list of a kind may take, whose first one waits for the cache.
+	listMost = 10 * time.Second
+)
+
+// Finder finds them. It is for one goroutine.
 type Finder struct {
-	kinds  []schema.GroupVersionKind // those that the API server has
+	mapper meta.RESTMapper
 	reader client.Reader
+	kinds  map[schema.GroupKind]schema.GroupVersionKind // those that the API server has
+	looked time.Time                                    // for the others; zero: do so at once
 }
 
-// New asks which kinds there are. Their objects are read by r.
-func New(m meta.RESTMapper, r client.Reader) (Finder, error) {
-	n := Finder{reader: r}
-	for kind := range kinds {
-		switch _, err := m.RESTMapping(kind.GroupKind(), kind.Version); {
+// New finds kinds by m, and their objects by r.
+func New(m meta.RESTMapper, r client.Reader) *Finder {
+	return &Finder{mapper: m, reader: r, kinds: map[schema.GroupKind]schema.GroupVersionKind{}}
+}
+
+// look asks which kinds there are: CNI plugins may bring theirs after the agent has started.
+func (n *Finder) look() error {
+	if time.Since(n.looked) < lookAgain {
+		return nil
+	}
+	for _, s := range sources {
+		if _, has := n.kinds[s.GroupKind]; has {
+			continue
+		}
+		switch m, err := n.mapper.RESTMapping(s.GroupKind); {
 		case meta.IsNoMatchError(err):
 		case err != nil:
-			return n, fmt.Errorf("find out whether the API server has %s: %w", kind.GroupKind(), err)
+			return fmt.Errorf("find out whether the API server has %s: %w", s.GroupKind, err)
 		default:
-			n.kinds = append(n.kinds, kind)
+			n.kinds[s.GroupKind] = m.GroupVersionKind
 		}
 	}
-	return n, nil
+	n.looked = time.Now()
+	return nil
 }
 
 // HasCilium reports whether Cilium says that it is on a node.
-func (n Finder) HasCilium(ctx context.Context, node string) (bool, error) {
-	if !slices.Contains(n.kinds, ciliumNode) {
+func (n *Finder) HasCilium(ctx context.Context, node string) (bool, error) {
+	if err := n.look(); err != nil {
+		return false, err
+	}
+	kind, has := n.kinds[ciliumNode]
+	if !has {
 		return false, nil
 	}
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(ciliumNode)
+	u.SetGroupVersionKind(kind)
 	err := n.reader.Get(ctx, client.ObjectKey{Name: node}, u)
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// Watched are objects of the kinds.
-func (n Finder) Watched() (list []client.Object) {
-	for _, kind := range n.kinds {
-		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(kind)
-		list = append(list, u)
+// Find has as few networks as tell the same. Where no network of pods is known it has the others, and ErrUnknown.
+func (n *Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, error) {
+	if err := n.look(); err != nil {
+		return nil, err
 	}
-	return list
-}
-
-// Find has as few networks as tell the same, and fails where none is known: packets between pods would leave the cluster.
-func (n Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, error) {
 	var all netipx.IPSetBuilder
-	known := 0
-	add := func(texts ...string) {
+	known := false
+	add := func(pods bool, texts ...string) {
 		for _, text := range texts {
 			// What is no network counts as little as one that would have all destinations be the cluster's.
 			if p, err := netip.ParsePrefix(text); err == nil && p.Bits() > 0 {
 				all.AddPrefix(p)
-				known++
+				known = known || pods
 			}
 		}
 	}
 	for i := range nodes {
-		add(nodes[i].Spec.PodCIDRs...)
-	}
-	for _, kind := range n.kinds {
-		objects := &unstructured.UnstructuredList{}
-		objects.SetGroupVersionKind(kind)
-		if err := n.reader.List(ctx, objects, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
-		}
-		for _, o := range objects.Items {
-			path := kinds[kind]
-			one, _, _ := unstructured.NestedString(o.Object, path...) // one or the other
-			several, _, _ := unstructured.NestedStringSlice(o.Object, path...)
-			add(append(several, one)...)
-		}
-	}
-	if known == 0 {
-		return nil, errors.New("no network of the cluster is known: no node has spec.podCIDRs, and there is no ServiceCIDR and no pool of Calico or Cilium; name them by --cluster-cidr")
-	}
-	for i := range nodes {
+		add(true, nodes[i].Spec.PodCIDRs...)
 		for _, a := range nodes[i].Status.Addresses {
 			if addr, err := netip.ParseAddr(a.Address); err == nil {
 				all.Add(addr)
+			}
+		}
+	}
+	for _, s := range sources {
+		objects, err := n.list(ctx, s.GroupKind)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			for _, path := range s.paths {
+				one, _, _ := unstructured.NestedString(o.Object, path...) // one or the other
+				several, _, _ := unstructured.NestedStringSlice(o.Object, path...)
+				add(s.pods, append(several, one)...)
 			}
 		}
 	}
@@ -111,5 +135,25 @@ func (n Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, 
 	if err != nil {
 		return nil, err
 	}
+	if !known {
+		n.looked = time.Time{}
+		return set.Prefixes(), ErrUnknown
+	}
 	return set.Prefixes(), nil
+}
+
+// list is the objects of a kind, none where the API server does not have it.
+func (n *Finder) list(ctx context.Context, of schema.GroupKind) ([]unstructured.Unstructured, error) {
+	kind, has := n.kinds[of]
+	if !has {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listMost)
+	defer cancel()
+	objects := &unstructured.UnstructuredList{}
+	objects.SetGroupVersionKind(kind)
+	if err := n.reader.List(ctx, objects, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list %s: %w", of, err)
+	}
+	return objects.Items, nil
 }

@@ -2,11 +2,17 @@ package networks
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,6 +27,10 @@ func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.List
 	if spec, has := l.objects[u.GroupVersionKind().Kind]; has {
 		u.Items = []unstructured.Unstructured{{Object: map[string]any{"spec": spec}}}
 	}
+	return nil
+}
+
+func (l listed) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return nil
 }
 
@@ -41,19 +51,61 @@ func TestNetworks(t *testing.T) {
 		},
 		"services, Calico and Cilium": {[]corev1.Node{node("192.0.2.1")}, map[string]map[string]any{
 			"ServiceCIDR": {"cidrs": []any{"10.96.0.0/16", "fd00:1::/112"}}, "IPPool": {"cidr": "10.16.0.0/12"}, "CiliumNode": {"ipam": map[string]any{"podCIDRs": []any{"10.17.0.0/24", "10.32.0.0/24"}}},
-		}, "[10.16.0.0/12 10.32.0.0/24 10.96.0.0/16 192.0.2.1/32 fd00:1::/112]"},
-		"nothing is known":                 {[]corev1.Node{node("192.0.2.1")}, nil, "no network of the cluster is known"},
-		"all destinations, and no network": {[]corev1.Node{node("192.0.2.1")}, map[string]map[string]any{"IPPool": {"cidr": "0.0.0.0/0"}, "CiliumNode": {"ipam": "none"}}, "no network of the cluster is known"},
+			"CiliumPodIPPool": {"ipv4": map[string]any{"cidrs": []any{"10.33.0.0/24"}, "maskSize": int64(27)}},
+		}, "[10.16.0.0/12 10.32.0.0/24 10.33.0.0/24 10.96.0.0/16 192.0.2.1/32 fd00:1::/112]"},
+		"nothing but services and nodes":   {[]corev1.Node{node("192.0.2.1")}, map[string]map[string]any{"ServiceCIDR": {"cidrs": []any{"10.96.0.0/16"}}}, "[10.96.0.0/16 192.0.2.1/32] unknown"},
+		"all destinations, and no network": {[]corev1.Node{node("192.0.2.1")}, map[string]map[string]any{"IPPool": {"cidr": "0.0.0.0/0"}, "CiliumNode": {"ipam": "none"}}, "[192.0.2.1/32] unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := Finder{reader: listed{objects: c.objects}}
-			for kind := range kinds {
-				n.kinds = append(n.kinds, kind)
+			var all served
+			for _, s := range sources {
+				all.GroupKinds = append(all.GroupKinds, s.GroupKind)
 			}
-			got, err := n.Find(t.Context(), c.nodes)
-			if text := fmt.Sprint(got); err == nil && text != c.want || err != nil && err.Error()[:min(len(c.want), len(err.Error()))] != c.want {
+			got, err := New(&all, listed{objects: c.objects}).Find(t.Context(), c.nodes)
+			text := fmt.Sprint(got)
+			if errors.Is(err, ErrUnknown) {
+				text, err = text+" unknown", nil
+			}
+			if err != nil || text != c.want {
 				t.Errorf("%s %v, want %s", text, err, c.want)
 			}
 		})
 	}
+}
+
+// served are the kinds that an API server has.
+type served struct {
+	meta.RESTMapper
+	GroupKinds []schema.GroupKind
+	asked      int
+}
+
+func (s *served) RESTMapping(k schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	s.asked++
+	if !slices.Contains(s.GroupKinds, k) {
+		return nil, &meta.NoKindMatchError{GroupKind: k}
+	}
+	return &meta.RESTMapping{GroupVersionKind: k.WithVersion("v1")}, nil
+}
+
+// Kinds that the API server gets later are found: at once while nothing tells of pods, otherwise a minute later.
+func TestKindsThatComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kinds := served{GroupKinds: []schema.GroupKind{{Group: "networking.k8s.io", Kind: "ServiceCIDR"}}}
+		n := New(&kinds, listed{objects: map[string]map[string]any{"ServiceCIDR": {"cidrs": []any{"10.96.0.0/16"}}, "IPPool": {"cidr": "10.16.0.0/12"}}})
+		if _, err := n.Find(t.Context(), nil); !errors.Is(err, ErrUnknown) {
+			t.Fatal(err)
+		}
+		kinds.GroupKinds = append(kinds.GroupKinds, schema.GroupKind{Group: "crd.projectcalico.org", Kind: "IPPool"})
+		if got, err := n.Find(t.Context(), nil); err != nil || len(got) != 2 {
+			t.Errorf("%v %v", got, err)
+		}
+		kinds.GroupKinds, kinds.asked = append(kinds.GroupKinds, ciliumNode), 0
+		for _, want := range []bool{false, true} {
+			if has, err := n.HasCilium(t.Context(), "n1"); err != nil || has != want {
+				t.Errorf("Cilium is there: %t %v, want %t; asked %d times", has, err, want, kinds.asked)
+			}
+			<-time.After(lookAgain)
+		}
+	})
 }

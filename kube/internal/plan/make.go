@@ -27,7 +27,7 @@ func Make(in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Cluster: in.Settings.Cluster, Edge: text, BGP: m.advertised() != nil, Password: m.passwords, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
+	p := Plan{Cluster: in.Settings.Cluster, Unknown: in.NetworksUnknown, Edge: text, BGP: m.advertised() != nil, Password: m.passwords, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
 	for _, g := range m.used() {
 		p.Gateways[edgeName("g", g.Name)] = g.Name
 	}
@@ -90,6 +90,7 @@ type concern struct {
 	gateway *v1alpha1.EgressGateway
 	members []string
 	addrs   []netip.Addr // of the node's pods
+	strange []netip.Addr // of its pods too, in no network of the cluster that is known: answers do not find them, nor other pods
 	refused string       // why no edge has it
 }
 
@@ -123,15 +124,19 @@ func (c *concern) addresses() []string {
 }
 
 // steer is none without pods. What the edge has no policy for is held here: packets of pods that a later policy selects too would
-// leave with its addresses.
+// leave with its addresses. So are pods of unknown networks, whose packets to each other would leave the cluster.
 func (c *concern) steer() (list []Steer) {
-	if len(c.addrs) == 0 {
-		return nil
-	}
 	s := Steer{
-		Policy: c.Key, Pods: c.addrs, Except: networks(c.spec.Except), To: networks(c.spec.To),
-		Gateway: c.Policy.Gateway, NodeWhenGone: c.spec.WhenNoGateway == v1alpha1.NoGatewayNode, Held: !c.inFile(),
+		Policy: c.Key, Pods: c.strange, Except: networks(c.spec.Except), To: networks(c.spec.To),
+		Gateway: c.Policy.Gateway, NodeWhenGone: c.spec.WhenNoGateway == v1alpha1.NoGatewayNode, Held: true,
 	}
+	if len(c.strange) > 0 {
+		list = append(list, s)
+	}
+	if len(c.addrs) == 0 {
+		return list
+	}
+	s.Pods, s.Held = c.addrs, !c.inFile()
 	lost := slices.DeleteFunc(networks(c.spec.To), c.has)
 	if s.Held || len(lost) == 0 {
 		return append(list, s)
@@ -204,6 +209,19 @@ func (m *maker) selectPods(c *concern, within func(Pod) bool) {
 	}
 	slices.SortFunc(c.addrs, netip.Addr.Compare)
 	c.addrs = slices.Compact(c.addrs)
+	c.addrs, c.strange = m.divide(c.addrs)
+}
+
+// divide tells addresses in networks of the cluster that are known from others.
+func (m *maker) divide(list []netip.Addr) (inside, outside []netip.Addr) {
+	for _, a := range list {
+		if slices.ContainsFunc(m.in.Settings.Cluster, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			inside = append(inside, a)
+		} else {
+			outside = append(outside, a)
+		}
+	}
+	return inside, outside
 }
 
 // problem is why a policy cannot be carried out on the node, "" when it can.
@@ -220,22 +238,15 @@ func (m *maker) problem(c *concern) string {
 		return "it has no address of the family of its destinations"
 	case c.refused != "":
 		return c.refused
-	case m.strange(c).IsValid():
-		return fmt.Sprintf("the pod with address %s is in no network of the cluster that is known, so answers do not find it: name its network by --cluster-cidr", m.strange(c))
+	case m.in.NetworksUnknown != "" && c.Pods > 0:
+		return "its pods are held: " + m.in.NetworksUnknown
+	case len(c.strange) > 0:
+		return fmt.Sprintf("the pod with address %s is held, as it is in no network of the cluster that is known: "+
+			"name its network in agent.clusterNetworks of the chart's values, which is --cluster-cidr of the agent", c.strange[0])
 	case !c.Member:
 		return ""
 	}
 	return m.broken(c.gateway)
-}
-
-// strange is an address of a policy's pod to which the edge has no route back, the zero one when there is none.
-func (m *maker) strange(c *concern) netip.Addr {
-	for _, a := range c.addrs {
-		if !slices.ContainsFunc(m.in.Settings.Cluster, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			return a
-		}
-	}
-	return netip.Addr{}
 }
 
 // broken is what keeps the node from serving for a gateway of which it is a member, "" when nothing does.

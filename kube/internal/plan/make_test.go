@@ -247,15 +247,31 @@ func TestUplinkIsMissing(t *testing.T) {
 	}
 }
 
-// Answers would not find a pod of a network that nobody has named.
+// Answers would not find a pod of a network that is not known, and what it sends to another such pod would leave the cluster: it is held, alone.
 func TestPodOfNoNetwork(t *testing.T) {
 	in := cluster()
-	if p := made(t, in); p.Policies[0].Problem != "" {
-		t.Fatalf("policies %+v", p.Policies)
+	in.Pods = append(in.Pods, pod("shop", "web-3", "172.20.0.9", "app=web"))
+	steered, held := map[string]bool{}, map[string]bool{}
+	p := made(t, in)
+	for _, s := range p.Steering {
+		for _, a := range s.Pods {
+			map[bool]map[string]bool{false: steered, true: held}[s.Held][a.String()] = true
+		}
 	}
-	in.Settings.Cluster = prefixes("192.0.2.0/24")
-	if p := made(t, in); !strings.Contains(p.Policies[0].Problem, "is in no network of the cluster that is known") {
+	if len(steered) == 0 || len(held) == 0 {
+		t.Errorf("steered are %v, held %v", steered, held)
+	}
+	for a := range held {
+		if steered[a] || strings.HasPrefix(a, "10.") || slices.Contains(p.Groups[p.Policies[0].EdgeName], netip.MustParseAddr(a)) {
+			t.Errorf("%s is steered or in a known network", a)
+		}
+	}
+	if !strings.Contains(p.Policies[0].Problem, "agent.clusterNetworks") {
 		t.Errorf("policies %+v", p.Policies)
+	}
+	in.NetworksUnknown, in.Settings.Cluster = "none is", nil
+	if p = made(t, in); len(p.Groups[p.Policies[0].EdgeName]) > 0 || !strings.HasSuffix(p.Policies[0].Problem, "none is") {
+		t.Errorf("policies %+v, groups %v", p.Policies, p.Groups)
 	}
 }
 

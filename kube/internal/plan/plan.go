@@ -23,6 +23,8 @@ type Input struct {
 	Pods            []Pod // of the node alone
 	Host            Host
 	Settings        Settings
+	// NetworksUnknown is why no network of pods is in the settings, "" where one is.
+	NetworksUnknown string
 	// Passwords are those of BGP, as the node has them.
 	Passwords map[v1alpha1.SecretKey]Password
 }
@@ -79,6 +81,13 @@ type Settings struct {
 	TunnelIP string // family of tunnel endpoints: IPv4, also when left out, or IPv6
 }
 
+// NodeLocal are destinations that answer for the node itself, of which pods ask as without policies: link-local ones (RFC 3927, RFC 4291), and
+// those of metadata services of clouds that are not link-local: AWS, Google, Azure, Alibaba.
+var NodeLocal = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("fd20:ce::254/128"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("100.100.100.200/32"),
+}
+
 // DefaultLinkPair has addresses that no packet outside of the node has.
 var DefaultLinkPair = LinkPair{
 	Host: "selvage0", Edge: "selvage1",
@@ -102,6 +111,7 @@ type LinkPair struct {
 // Plan is what a node has to have.
 type Plan struct {
 	Cluster  []netip.Prefix          // of the settings: never steered
+	Unknown  string                  // why no network of pods is known
 	Edge     []byte                  // configuration file of the edge
 	BGP      bool                    // by which the edge speaks BGP
 	Password Passwords               // of its sessions

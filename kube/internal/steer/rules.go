@@ -26,7 +26,7 @@ const remove = "table " + table + "\ndelete table " + table + "\n"
 func (s Steerer) Script(steering []plan.Steer, gone map[string]bool) string {
 	w := &script{}
 	for _, is4 := range []bool{true, false} {
-		if of := slices.DeleteFunc(slices.Clone(s.Cluster), other(is4)); len(of) > 0 {
+		if of := slices.DeleteFunc(slices.Concat(s.Cluster, plan.NodeLocal), other(is4)); len(of) > 0 {
 			w.line("\t\t%s daddr @%s return", family(is4), w.set(is4, "cluster", true, plan.Texts(of)))
 		}
 	}

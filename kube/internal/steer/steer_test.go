@@ -222,6 +222,7 @@ func TestWays(t *testing.T) {
 		{Policy: "three", Pods: both, To: prefixes("203.0.113.0/24", "198.51.100.0/24"), Gateway: "away", NodeWhenGone: true},
 		{Policy: "four", Pods: both, To: prefixes("192.88.99.0/24"), Gateway: "away"},
 		{Policy: "five", Pods: both, To: prefixes("203.0.113.0/24", "10.0.0.0/8"), Gateway: "out"},
+		{Policy: "six", Pods: both, To: prefixes("203.0.114.0/24", "169.254.0.0/16", "fd00:ec2::/32"), Gateway: "out"},
 	}
 	s.apply(steering, "away")
 	for to, want := range map[string]string{
@@ -237,6 +238,9 @@ func TestWays(t *testing.T) {
 		"2001:db8:1::1":    toEdge + " 2001:db8:1::1",
 		"2001:db8:1:8::1":  byNode + " 2001:db8:1:8::1",
 		"2001:db8:ffff::1": byNode + " 2001:db8:ffff::1",
+		"169.254.169.254":  byNode + " 169.254.169.254", // answers for the node, whatever the sixth says
+		"fd00:ec2::254":    byNode + " fd00:ec2::254",
+		"203.0.114.1":      toEdge + " 203.0.114.1",
 	} {
 		way, from, dest := s.goes(netip.MustParseAddr(to))
 		if got := fmt.Sprintf("%s %s", way, dest); got != want || from != both[0] && from != both[1] {
@@ -256,7 +260,7 @@ func (s *site) decided(steering []plan.Steer, pod, to netip.Addr) string {
 		}
 		return out
 	}
-	if slices.ContainsFunc(s.Cluster, func(p netip.Prefix) bool { return p.Contains(to) }) {
+	if slices.ContainsFunc(slices.Concat(s.Cluster, plan.NodeLocal), func(p netip.Prefix) bool { return p.Contains(to) }) {
 		return byNode
 	}
 	for _, p := range steering {

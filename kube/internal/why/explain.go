@@ -110,14 +110,21 @@ func (e *explainer) outside() bool {
 		e.Problems = append(e.Problems, fmt.Sprintf("the pod has no %s address", family(e.to)))
 	case e.to.IsMulticast():
 		e.Way, e.Summary = Direct, subject+" is not led to a gateway: multicast never is"
+	case within(plan.NodeLocal, e.to) >= 0:
+		e.Way, e.Summary = ByNode, fmt.Sprintf("%s goes by its node %s as without policies: link-local addresses, and those of metadata services, answer for the node", subject, e.Pod.Node)
 	default:
-		i := slices.IndexFunc(e.o.Cluster, func(n netip.Prefix) bool { return n.Contains(e.to) })
+		i := within(e.o.Cluster, e.to)
 		if i < 0 {
 			return true
 		}
 		e.Way, e.Summary = Direct, fmt.Sprintf("%s goes as itself: %s is a network of the cluster", subject, e.o.Cluster[i])
 	}
 	return false
+}
+
+// within is which of the networks has an address, negative where none has.
+func within(list []netip.Prefix, a netip.Addr) int {
+	return slices.IndexFunc(list, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 func family(a netip.Addr) string {

@@ -154,6 +154,7 @@ func TestExplain(t *testing.T) {
 		{"excepted", outside, func(o *Objects) { o.spec().Except = []v1alpha1.Network{"203.0.113.0/24"}; o.another("rest", 2000) }, ByNode, 0},
 		{"network of the cluster", "10.244.9.9", func(*Objects) {}, Direct, 0},
 		{"multicast", "239.1.1.1", func(*Objects) {}, Direct, 0},
+		{"metadata service", "169.254.169.254", func(*Objects) {}, ByNode, 0},
 		{"host network", outside, func(o *Objects) { o.Pod.Spec.HostNetwork = true }, ByNode, 0},
 		{"ended", "", func(o *Objects) { o.Pod.Status.Phase = corev1.PodSucceeded }, NoWay, 0},
 		{"on no node", "", func(o *Objects) { o.Pod.Spec.NodeName, o.Pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending} }, NoWay, 0},

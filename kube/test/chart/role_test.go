@@ -160,7 +160,7 @@ func TestAgentRole(t *testing.T) {
 		t.Errorf("it stays without its node: %+v", n.OwnerReferences)
 	}
 	// Calico and Cilium are not here, and no pod starts; the object that the cache has not yet is asked for by itself.
-	used(t, before, "agent", "list ", "watch crd.projectcalico.org/ippools", "watch cilium.io/ciliumnodes", "get selvage.dev/egressnodes", "get /pods", "get /namespaces")
+	used(t, before, "agent", "list ", "watch crd.projectcalico.org/ippools", "watch cilium.io/ciliumnodes", "watch cilium.io/ciliumpodippools", "get selvage.dev/egressnodes", "get /pods", "get /namespaces")
 	other := &v1alpha1.EgressNode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
 	if err := await.Within(ctx, patience, "the admission policy to be in force", func() error {
 		err := own.Create(ctx, other.DeepCopy(), client.DryRunAll)
