@@ -88,13 +88,16 @@ func send(ctx context.Context, s *packetsocket.Socket, l Link, addrs []netip.Add
 	}
 }
 
-// Defend tells the network that an address is here (RFC 5227 section 2.4).
-func Defend(l Link, addr netip.Addr, router bool) error {
+// Defend tells the network that addresses are here (RFC 5227 section 2.4).
+func Defend(l Link, addrs []netip.Addr, router bool) error {
 	s, err := packetsocket.Open(l.Ifindex, []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}})
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Send(l.Ifindex, datapath.AddressAnnouncement(l.MAC, l.VLAN, addr, router)), s.Close())
+	for _, addr := range addrs {
+		err = errors.Join(err, s.Send(l.Ifindex, datapath.AddressAnnouncement(l.MAC, l.VLAN, addr, router)))
+	}
+	return errors.Join(err, s.Close())
 }
 
 // vlanField loads the VLAN tag, which the kernel takes off a frame: SKF_AD_OFF and SKF_AD_VLAN_TAG of linux/filter.h.

@@ -69,7 +69,7 @@ type Options struct {
 	Refused func() (uint64, error)
 	// Ask is the function Ask of this package, and Defend likewise.
 	Ask    func(ctx context.Context, l Link, addrs []netip.Addr, probes int) (map[netip.Addr]overlay.MAC, error)
-	Defend func(l Link, addr netip.Addr, router bool) error
+	Defend func(l Link, addrs []netip.Addr, router bool) error
 	// Withhold has this edge answer for none of these egress addresses, and for the others.
 	Withhold func(map[gateway.Place]bool)
 	// Enter has the calling thread be in the network namespace of the edge.
@@ -85,6 +85,7 @@ type Watch struct {
 	ended   chan struct{}
 	refused uint64
 	known   bool // refused is
+	doubted bool // since the last look another host said that it has an address of this edge
 	due     time.Time
 	looked  time.Time
 
@@ -153,7 +154,7 @@ func (w *Watch) Run(ctx context.Context) {
 			q.free <- w.probe(ctx, q.places)
 		case <-check.C:
 			if w.isRefused() {
-				w.due = w.looked.Add(defendEvery)
+				w.due, w.doubted = w.looked.Add(defendEvery), true
 			}
 		case <-timer.C:
 		}
@@ -262,13 +263,32 @@ func (w *Watch) look(ctx context.Context, now time.Time) {
 			w.add(a, mac, false)
 		}
 	}
+	w.defend(list, others)
 	w.settle(others)
 }
 
-// settle forgets what is over, defends what another has too, and says when to look again.
+// defend tells the networks of addresses that another host has too, or has had: what was told of it meanwhile is in neighbours' tables.
+func (w *Watch) defend(list []Address, others map[gateway.Place]overlay.MAC) {
+	told := map[Link][]netip.Addr{}
+	w.mu.Lock()
+	for _, a := range list {
+		c, taken := w.found[a.Place], others[a.Place] != overlay.MAC{}
+		switch {
+		case a.Uplink == "" || c != nil && c.withheld:
+		case taken && c.isConfirmed(), !taken && (c != nil || w.doubted):
+			told[a.Link] = append(told[a.Link], a.Addr)
+		}
+	}
+	w.doubted = false
+	w.mu.Unlock()
+	for link, addrs := range told {
+		w.o.Report(fault, w.o.Defend(link, addrs, true))
+	}
+}
+
+// settle forgets what is over, and says when to look again.
 func (w *Watch) settle(others map[gateway.Place]overlay.MAC) {
 	wait := lookEvery
-	var defend []Address
 	w.mu.Lock()
 	for p, c := range w.found {
 		if _, still := others[p]; !still {
@@ -279,16 +299,11 @@ func (w *Watch) settle(others map[gateway.Place]overlay.MAC) {
 		}
 		if wait = min(wait, defendEvery); !c.isConfirmed() {
 			wait = confirmAfter
-		} else if !c.withheld && c.Uplink != "" {
-			defend = append(defend, c.Address)
 		}
 	}
 	w.mu.Unlock()
 	w.due = time.Now().Add(wait)
 	w.withhold()
-	for _, a := range defend {
-		w.o.Report(fault, w.o.Defend(a.Link, a.Addr, true))
-	}
 }
 
 // withhold has the edge answer for none of the addresses that others had first.

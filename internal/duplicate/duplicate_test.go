@@ -55,7 +55,7 @@ func (p *place) watch(t *testing.T) *Watch {
 			}
 			return found, nil
 		},
-		Defend:   func(_ Link, a netip.Addr, _ bool) error { p.defended = append(p.defended, a); return nil },
+		Defend:   func(_ Link, a []netip.Addr, _ bool) error { p.defended = append(p.defended, a...); return nil },
 		Withhold: func(places map[gateway.Place]bool) { p.withheld = places },
 		Enter:    func() error { return nil }, Log: slog.New(slog.DiscardHandler), Report: func(string, error) {},
 	})
@@ -93,9 +93,12 @@ func TestHeldByAnother(t *testing.T) {
 		if n := len(p.defended); n < 2 || n > 4 || slices.Contains(p.defended, tep.Addr) {
 			t.Errorf("in half a minute %v are defended", p.defended)
 		}
-		p.others = nil
+		p.others, p.defended = nil, nil
 		<-time.After(12 * time.Second)
 		says(t, w)
+		if !slices.Equal(p.defended, []netip.Addr{uplink.Addr}) {
+			t.Errorf("when the other has gone, the network is told of %v", p.defended)
+		}
 		if len(p.withheld) > 0 {
 			t.Errorf("withheld are %v, which were announced", p.withheld)
 		}
@@ -121,6 +124,21 @@ func TestRefused(t *testing.T) {
 		}
 		if n := p.asked - before; n > 2*7 {
 			t.Errorf("asked %d times in a minute", n)
+		}
+	})
+}
+
+// Who said that it has an address, and is gone when it is asked, is in the tables of neighbours: the network is told once.
+func TestRefusedAndGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p place
+		w := p.watch(t)
+		<-time.After(20 * time.Second)
+		p.refused++
+		<-time.After(time.Minute)
+		says(t, w)
+		if !slices.Equal(p.defended, []netip.Addr{uplink.Addr, pool.Addr}) {
+			t.Errorf("the network is told of %v", p.defended)
 		}
 	})
 }

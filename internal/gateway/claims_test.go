@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/bfd"
+	"github.com/selvage/selvage/internal/nat"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -97,5 +98,21 @@ func TestWithheldOfAnotherGateway(t *testing.T) {
 	c.take(Decision{withheld: c.note(Facts{})}, nil)
 	if c.isStale() || len(c.All()) > 0 || len(c.note(Facts{})) > 0 {
 		t.Errorf("another gateway has it, and it claims %v and withholds %v", c.All(), c.note(Facts{}))
+	}
+}
+
+// A gateway that was gone, or of no group, may have answered for addresses of this one.
+func TestReturned(t *testing.T) {
+	serving, gone := map[netip.Addr]Status{gw1: {}, gw2: {}}, map[netip.Addr]Status{gw1: {}, gw2: {State: nat.Gone}}
+	for name, c := range map[string]struct {
+		was, is map[netip.Addr]Status
+		want    bool
+	}{
+		"it serves as before": {serving, serving, false}, "it was gone": {gone, serving, true}, "it goes": {serving, gone, false},
+		"it has joined the group": {map[netip.Addr]Status{gw1: {}}, serving, true}, "it has joined, and is gone": {map[netip.Addr]Status{gw1: {}}, gone, false},
+	} {
+		if got := (&Role{states: c.was}).returned(c.is); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -203,11 +203,11 @@ func (r *Role) keep(d Decision) {
 	r.states, r.own, r.apart, r.self, r.config = d.States, d.own, d.apart, Self(d.config), d.config
 }
 
-// returned reports whether a gateway that was gone is there again: it may have answered for
+// returned reports whether a gateway is there that was gone, or none of the group's: it may have answered for
 // addresses all the while, unheard, so the networks are told of all of them once more. mu is held.
 func (r *Role) returned(all map[netip.Addr]Status) bool {
-	for member, was := range r.states {
-		if is, ok := all[member]; ok && was.State == nat.Gone && is.State != nat.Gone {
+	for member, is := range all {
+		if was, known := r.states[member]; is.State != nat.Gone && (!known || was.State == nat.Gone) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/await"
+	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -81,3 +82,52 @@ func noProblem(n *harness.EgressNet) error {
 	}
 	return nil
 }
+
+// Two gateways that both answered for an address agree again, or the other has gone: the one that stays tells the network, whose routers ask seldom.
+func TestAnnouncedAfterTwoOwners(t *testing.T) {
+	t.Parallel()
+	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001"}})
+	n.Must(n.Out.SysctlSet("net/ipv4/neigh/lan0/base_reachable_time_ms", "3600000"))
+	n.Up()
+	addr, one, two := netip.MustParseAddr("198.51.100.20"), edgeName(n, 2), edgeName(n, 3)
+	for _, c := range []struct {
+		name        string
+		part, agree func()
+	}{
+		{"the link between gateways", func() {
+			_, err := n.Sw.Output(n.Ctx, "nft", "table bridge part { chain forward { type filter hook forward priority 0; iifname e2 oifname e3 drop; iifname e3 oifname e2 drop; }; }")
+			n.Must(err)
+		}, func() {
+			_, err := n.Sw.Output(n.Ctx, "nft", "delete table bridge part")
+			n.Must(err)
+		}},
+		{"the group of each", func() {
+			n.Rewrite("edge2", "["+one+", gw2]", "["+one+"]")
+			n.Rewrite("edge3", "[gw1, "+two+"]", "["+two+"]")
+		}, func() {
+			n.Rewrite("edge3", "["+two+"]", "[gw1, "+two+"]")
+			n.Rewrite("edge2", "["+one+"]", "["+one+", gw2]")
+		}},
+	} {
+		owners := func(want int) func() error {
+			return func() error {
+				macs, err := whoHas(n, addr)
+				if err == nil && len(macs) != want {
+					err = fmt.Errorf("%v answer", macs)
+				}
+				return err
+			}
+		}
+		c.part()
+		n.Fact(c.name+": both answer", owners(2))
+		c.agree()
+		_, err := n.Out.Output(n.Ctx, "ip", "neigh", "replace", addr.String(), "lladdr", harness.UplinkMAC(3), "nud", "reachable", "dev", "lan0")
+		n.Must(err)
+		n.LearnedMAC(n.Out, addr, harness.UplinkMAC(2))
+		n.Fact(c.name+": one answers", owners(1))
+		n.LearnedMAC(n.Out, addr, harness.UplinkMAC(2))
+	}
+	n.Reached(n.Red1)
+}
+
+func edgeName(n *harness.EgressNet, number int) string { return dut.EdgeName(n.Hosts[number-1]) }
