@@ -69,6 +69,8 @@ type EgressAddressInfo struct {
 	Server   netip.Addr `json:"server,omitzero"`
 	Here     bool       `json:"here"`     // this edge is the owner
 	Sessions int        `json:"sessions"` // that this edge knows, replicas too
+	// Other is the MAC address of another host that says that it has the address, as this edge sees it.
+	Other overlay.MAC `json:"other,omitzero"`
 }
 
 // GatewayGroupInfo is edges that stand in for each other.

@@ -123,7 +123,7 @@ func policyInfo(e *State, p overlay.EgressPolicy, all map[netip.Addr]gateway.Sta
 	for _, a := range shared.Addresses {
 		info.Addresses = append(info.Addresses, api.EgressAddressInfo{
 			Address: a.Addr, Owner: a.Owner, Server: a.Server, Here: a.Owner == gateway.Self(e.Config),
-			Sessions: counts.addresses[policyAddr{p.Name, a.Addr}],
+			Sessions: counts.addresses[policyAddr{p.Name, a.Addr}], Other: e.Others[gateway.Place{Uplink: p.Uplink, Addr: a.Addr}],
 		})
 	}
 	return info

@@ -51,6 +51,7 @@ type State struct {
 	Alarms      Alarms
 	NAT         NAT
 	Gateways    Gateways
+	Others      map[gateway.Place]overlay.MAC // hosts that have addresses of this edge
 	Replication Replication
 	BGP         *BGP // nil without
 	// TablesFailed says that the last change of the data path failed.

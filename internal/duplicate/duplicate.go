@@ -319,6 +319,19 @@ func (w *Watch) withhold() {
 	w.o.Withhold(places)
 }
 
+// Others are the hosts that have addresses of this edge.
+func (w *Watch) Others() map[gateway.Place]overlay.MAC {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	others := map[gateway.Place]overlay.MAC{}
+	for p, c := range w.found {
+		if c.isConfirmed() {
+			others[p] = c.mac
+		}
+	}
+	return others
+}
+
 // Problems are the addresses that others have.
 func (w *Watch) Problems() (list []problem.Problem) {
 	w.mu.Lock()

@@ -85,7 +85,7 @@ func stateOf(e *edge) *apiserver.State {
 		NAT: apiserver.NAT{
 			GCStats: nat.GCStats, SweptAt: nat.SweptAt, Fullest: nat.Fullest, Problems: nat.Problems,
 		},
-		Gateways: e.role, Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
+		Gateways: e.role, Others: e.duplicates.Others(), Replication: e.replication, BGP: served{e}.bgp(), TablesFailed: e.faults.Of(applyTables) != nil, Problems: e.allProblems,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/plan"
 )
@@ -72,6 +73,9 @@ func gatewayOf(node string, g api.GatewayGroupInfo, own int, p plan.Plan, info a
 	n := v1alpha1.NodeGateway{Gateway: p.Gateways[g.Name], State: cmp.Or(states[g.Members[own].State], v1alpha1.Unknown), Message: g.Members[own].Why}
 	for _, e := range info.Policies {
 		for _, a := range e.Addresses {
+			if e.Gateways == g.Name && a.Other != (overlay.MAC{}) {
+				n.Message = strings.TrimPrefix(fmt.Sprintf("%s; the host with MAC address %s has %s too, and gets packets for it", n.Message, a.Other, a.Address), "; ")
+			}
 			switch {
 			case e.Gateways != g.Name || !a.Here:
 			case !e.UplinkAddress:
