@@ -40,6 +40,9 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	if f.Bypass != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonHostRouting, f.Bypass
 	}
+	if twin := p.Twin.String(); twin != "" {
+		ready.Message += "; " + twin
+	}
 	if p.Unknown != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNetworksUnknown, p.Unknown
 	}

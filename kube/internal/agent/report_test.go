@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 	"github.com/selvage/selvage/kube/internal/plan"
 )
@@ -99,5 +100,26 @@ func TestReportOfOwnAddresses(t *testing.T) {
 	f.Egress.Policies = []api.EgressPolicyInfo{uplink("a", netip.Addr{})}
 	if g := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Gateways[0]; len(g.OwnAddresses) > 0 {
 		t.Errorf("another one serves, and it has %v", g.OwnAddresses)
+	}
+}
+
+// What is wrong about addresses is said where users look: of the node, and of the gateway.
+func TestReportOfConflicts(t *testing.T) {
+	addr := netip.MustParseAddr("198.51.100.20")
+	p := plan.Plan{Gateways: map[string]string{"g_out": "out"}, Twin: plan.Twin{Name: "old", Addr: netip.MustParseAddr("192.0.2.1")}}
+	f := Found{Egress: api.EgressInfo{
+		Policies: []api.EgressPolicyInfo{{Gateways: "g_out", Addresses: []api.EgressAddressInfo{{Address: addr, Here: true, Other: overlay.MAC{2, 0, 0, 0, 0, 9}}}}},
+		Groups:   []api.GatewayGroupInfo{{Name: "g_out", Members: []api.GatewayInfo{{Self: true, State: "serving", Why: "it serves"}}}},
+	}}
+	s := Report("n1", v1alpha1.EgressNodeStatus{}, p, f)
+	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, "the edge runs; Node old has its address 192.0.2.1 too") {
+		t.Errorf("%+v", c)
+	}
+	if m := s.Gateways[0].Message; m != "it serves; the host with MAC address 02:00:00:00:00:09 has 198.51.100.20 too, and gets packets for it" {
+		t.Error(m)
+	}
+	p.Unknown = "none is known"
+	if c := Report("n1", v1alpha1.EgressNodeStatus{}, p, f).Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonNetworksUnknown {
+		t.Errorf("%+v", c)
 	}
 }

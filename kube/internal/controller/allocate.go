@@ -201,10 +201,8 @@ func within(list []netipx.IPRange, a netip.Addr) bool {
 
 // findUsable finds what of each gateway's addresses may be given out.
 func (a *assessment) findUsable() {
-	nodes := make([]plan.Node, len(a.Nodes))
 	var cluster []netip.Prefix
 	for i := range a.Nodes {
-		nodes[i] = plan.NodeOf(&a.Nodes[i])
 		for _, text := range a.Nodes[i].Spec.PodCIDRs {
 			if p, err := netip.ParsePrefix(text); err == nil {
 				cluster = append(cluster, p)
@@ -219,7 +217,7 @@ func (a *assessment) findUsable() {
 			}
 		}
 	}
-	a.uses, a.usable = plan.NewUses(a.Gateways, nodes, cluster, plan.DefaultLinkPair, uplinks), map[string][]netipx.IPRange{}
+	a.uses, a.usable = plan.NewUses(a.Gateways, a.nodes, cluster, plan.DefaultLinkPair, uplinks), map[string][]netipx.IPRange{}
 	for i := range a.Gateways {
 		a.usable[a.Gateways[i].Name] = Usable(&a.Gateways[i], a.uses)
 	}

@@ -33,8 +33,10 @@ type Objects struct {
 func Assess(o *Objects) {
 	a := assessment{Objects: o, reports: map[string]*v1alpha1.EgressNode{}, views: map[string][]view{}, ready: map[string]bool{}, gateways: map[string]*v1alpha1.EgressGateway{}}
 	for i := range o.Nodes {
-		a.ready[o.Nodes[i].Name] = isReady(&o.Nodes[i])
+		n := plan.NodeOf(&o.Nodes[i])
+		a.nodes, a.ready[n.Name] = append(a.nodes, n), n.Ready
 	}
+	a.twins = plan.Twins(a.nodes, o.Gateways, "")
 	a.read()
 	for i := range o.Gateways {
 		g := &o.Gateways[i]
@@ -57,6 +59,8 @@ type assessment struct {
 	reports  map[string]*v1alpha1.EgressNode // by node
 	views    map[string][]view               // by gateway
 	ready    map[string]bool                 // nodes that there are
+	nodes    []plan.Node
+	twins    map[string]plan.Twin // by node
 	gateways map[string]*v1alpha1.EgressGateway
 	policies []*policy // in the order in which they are asked
 	uses     plan.Uses
@@ -99,12 +103,6 @@ func (a *assessment) read() {
 	}
 }
 
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // members keeps the nodes of a gateway that are still selected, in their order, and adds new ones behind.
 func (a *assessment) members(g *v1alpha1.EgressGateway) {
 	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.Nodes)
@@ -132,7 +130,11 @@ func (a *assessment) members(g *v1alpha1.EgressGateway) {
 		}
 	}
 	for i := range g.Status.Nodes {
-		g.Status.Nodes[i] = a.standing(g.Name, g.Status.Nodes[i].Name)
+		n := a.standing(g.Name, g.Status.Nodes[i].Name)
+		if twin := a.twins[n.Name].String(); twin != "" {
+			n.Message = strings.TrimPrefix(n.Message+"; "+twin, "; ")
+		}
+		g.Status.Nodes[i] = n
 	}
 }
 
@@ -263,7 +265,7 @@ func (a *assessment) conclude(p *policy) {
 		condition(&s.Conditions, p.Generation, v1alpha1.ConditionProgrammed, p.refuse.reason == "", "Programmed",
 			fmt.Sprintf("%d of %d nodes at generation %d", done, len(wanted), p.Generation))
 	}
-	serving, why := served(g)
+	serving, why := served(g, func(address string) bool { return slices.Contains(s.Addresses, address) })
 	condition(&s.Conditions, p.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)
 }
 
@@ -333,23 +335,31 @@ func some(list []string) string {
 	return fmt.Sprintf("%s; and %d more", strings.Join(list[:most], "; "), len(list)-most)
 }
 
-func served(g *v1alpha1.EgressGateway) (serving int, why string) {
+// served counts the nodes that serve, and names two that answer for one of the addresses.
+func served(g *v1alpha1.EgressGateway, among func(address string) bool) (serving int, why string) {
 	if g == nil {
 		return 0, "there is no such EgressGateway"
 	}
+	owner, both := map[string]string{}, ""
 	for _, n := range g.Status.Nodes {
 		if n.State == v1alpha1.Serving {
 			serving++
 		}
+		for _, a := range n.Addresses {
+			if first := owner[a]; first != "" && both == "" && among(a) {
+				both = fmt.Sprintf("; nodes %s and %s both answer for %s", first, n.Name, a)
+			}
+			owner[a] = n.Name
+		}
 	}
-	return serving, fmt.Sprintf("%d of %d nodes serve", serving, len(g.Status.Nodes))
+	return serving, fmt.Sprintf("%d of %d nodes serve", serving, len(g.Status.Nodes)) + both
 }
 
 // concludeGateway writes a gateway's status.
 func (a *assessment) concludeGateway(g *v1alpha1.EgressGateway) {
 	s := &g.Status
 	s.ObservedGeneration = g.Generation
-	serving, why := served(g)
+	serving, why := served(g, func(string) bool { return true })
 	s.Serving = fmt.Sprintf("%d/%d", serving, len(s.Nodes))
 	accepted := refusal{"Accepted", ""}
 	bad, unusable := a.badRange(g), a.passwords(g)

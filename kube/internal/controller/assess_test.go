@@ -276,6 +276,31 @@ func TestDeadMember(t *testing.T) {
 	says(t, o.Gateways[0].Status.Conditions, v1alpha1.ConditionServing, metav1.ConditionFalse, "0 of 2 nodes serve")
 }
 
+// What shares an address is named: two nodes that answer for one, and two Node objects.
+func TestOneAddressTwice(t *testing.T) {
+	o := world()
+	p := o.with("web", 1, nil)
+	Assess(o)
+	for _, name := range []string{"gw-1", "gw-2"} {
+		o.report(name, p, 0, v1alpha1.Serving)
+		n := &o.EgressNodes[len(o.EgressNodes)-1].Status.Gateways[0]
+		n.Addresses = p.Status.Addresses
+	}
+	own := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.3"}
+	o.Nodes[2].Status.Addresses = []corev1.NodeAddress{own}
+	o.Nodes = append(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "aaa-old", Labels: o.Nodes[2].Labels}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{own}}})
+	Assess(o)
+	g := o.Gateways[0].Status
+	for _, list := range [][]metav1.Condition{g.Conditions, o.policy(t, "web").Status.Conditions} {
+		says(t, list, v1alpha1.ConditionServing, metav1.ConditionTrue, "2 of 3 nodes serve; nodes gw-1 and gw-2 both answer for 198.51.100.")
+	}
+	for i, words := range []string{"Node aaa-old has its address 192.0.2.3 too, and does not count", "", "Node gw-1 has its address 192.0.2.3 too, and counts instead"} {
+		if m := g.Nodes[i].Message; !strings.Contains(m, words) || words == "" && m != "" {
+			t.Errorf("%s says %q, want %q", g.Nodes[i].Name, m, words)
+		}
+	}
+}
+
 // Of two policies for a pod the first decides, and the second says so.
 func TestSharedPods(t *testing.T) {
 	o := world()

@@ -159,7 +159,9 @@ func Slim(o any) (any, error) {
 			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
 		}, nil
 	case *corev1.Node:
-		n := &corev1.Node{ObjectMeta: slimMeta(o.ObjectMeta), Spec: corev1.NodeSpec{PodCIDRs: o.Spec.PodCIDRs}, Status: corev1.NodeStatus{Addresses: o.Status.Addresses}}
+		meta := slimMeta(o.ObjectMeta)
+		meta.CreationTimestamp = o.CreationTimestamp
+		n := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{PodCIDRs: o.Spec.PodCIDRs}, Status: corev1.NodeStatus{Addresses: o.Status.Addresses}}
 		for _, c := range o.Status.Conditions {
 			if c.Type == corev1.NodeReady { // its time of a heartbeat is of no interest
 				n.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}

@@ -27,7 +27,7 @@ func Make(in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Cluster: in.Settings.Cluster, Unknown: in.NetworksUnknown, Edge: text, BGP: m.advertised() != nil, Password: m.passwords, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
+	p := Plan{Cluster: in.Settings.Cluster, Unknown: in.NetworksUnknown, Twin: Twins(in.Nodes, in.Gateways, in.Node)[in.Node], Edge: text, BGP: m.advertised() != nil, Password: m.passwords, Groups: map[string][]netip.Addr{}, Gateways: map[string]string{}, Remotes: map[netip.Addr]string{}}
 	for _, g := range m.used() {
 		p.Gateways[edgeName("g", g.Name)] = g.Name
 	}

@@ -41,8 +41,8 @@ func cluster() Input {
 	return Input{
 		Node: "worker-1",
 		Nodes: []Node{
-			{"worker-1", addrs("192.0.2.1", "2001:db8::1")}, {"worker-2", addrs("192.0.2.2", "2001:db8::2")},
-			{"gw-1.example.com", addrs("192.0.2.3", "2001:db8::3")}, {"gw-2.example.com", addrs("192.0.2.4", "2001:db8::4")},
+			{Name: "worker-1", Addresses: addrs("192.0.2.1", "2001:db8::1")}, {Name: "worker-2", Addresses: addrs("192.0.2.2", "2001:db8::2")},
+			{Name: "gw-1.example.com", Addresses: addrs("192.0.2.3", "2001:db8::3")}, {Name: "gw-2.example.com", Addresses: addrs("192.0.2.4", "2001:db8::4")},
 		},
 		Gateways: []v1alpha1.EgressGateway{{
 			ObjectMeta: metav1.ObjectMeta{Name: "out"},
@@ -395,7 +395,7 @@ func random(r *rand.Rand) Input {
 		}
 	}
 	if r.IntN(4) == 0 {
-		in.Nodes = append(in.Nodes, Node{"stale", in.Nodes[r.IntN(4)].Addresses})
+		in.Nodes = append(in.Nodes, Node{Name: "stale", Addresses: in.Nodes[r.IntN(4)].Addresses})
 	}
 	for _, g := range []*v1alpha1.EgressGateway{&in.Gateways[0], &second} {
 		if r.IntN(2) == 0 {
@@ -442,7 +442,7 @@ func oddPolicies(r *rand.Rand, in *Input) {
 func BenchmarkMake(b *testing.B) {
 	in := cluster()
 	for i := range 1000 {
-		in.Nodes = append(in.Nodes, Node{"node-" + netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String(), []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}})
+		in.Nodes = append(in.Nodes, Node{Name: "node-" + netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String(), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}})
 	}
 	for i := range 500 {
 		p := policy("shop", "p"+string(rune('a'+i%26))+string(rune('a'+i/26)), int32(i), nil)

@@ -18,20 +18,69 @@ const (
 	replicationPorts     = 256
 )
 
-// known are the nodes that edges can reach: those with an address for tunnels that no other has. Two objects with one address are
-// a node that was given another name; the node itself counts, then the first name.
+// known are the nodes that edges can reach: those with an address for tunnels that no other has.
 func (m *maker) known() map[string]netip.Addr {
-	nodes := slices.Clone(m.in.Nodes)
-	slices.SortFunc(nodes, func(a, b Node) int {
-		return cmp.Or(CompareTrue(a.Name == m.in.Node, b.Name == m.in.Node), cmp.Compare(a.Name, b.Name))
-	})
 	known, taken := map[string]netip.Addr{}, map[netip.Addr]bool{}
-	for _, n := range nodes {
+	for _, n := range byLife(m.in.Nodes, m.in.Gateways, m.in.Node) {
 		if a, err := m.endpoint(n); err == nil && !taken[a] {
 			known[n.Name], taken[a] = a, true
 		}
 	}
 	return known
+}
+
+// byLife has those first that count where objects have one address, as of a machine that was replaced or given another name: the node itself, one
+// that is ready, one whose agent has reported as a gateway's node, then the newest.
+func byLife(nodes []Node, gateways []v1alpha1.EgressGateway, self string) []Node {
+	reported := map[string]bool{}
+	for i := range gateways {
+		for _, n := range gateways[i].Status.Nodes {
+			reported[n.Name] = reported[n.Name] || n.State != "" && n.State != v1alpha1.Unknown
+		}
+	}
+	return slices.SortedFunc(slices.Values(nodes), func(a, b Node) int {
+		return cmp.Or(CompareTrue(a.Name == self, b.Name == self), CompareTrue(a.Ready, b.Ready), CompareTrue(reported[a.Name], reported[b.Name]),
+			b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Twin is another Node object that has an address of a node.
+type Twin struct {
+	Name   string
+	Addr   netip.Addr
+	Counts bool // the other one
+}
+
+// Twins are those of nodes, by name. self is the node that asks, if one does.
+func Twins(nodes []Node, gateways []v1alpha1.EgressGateway, self string) map[string]Twin {
+	first, twins := map[netip.Addr]string{}, map[string]Twin{}
+	for _, n := range byLife(nodes, gateways, self) {
+		for _, a := range n.Addresses {
+			other, taken := first[a]
+			if !taken {
+				first[a] = n.Name
+				continue
+			}
+			if other != n.Name {
+				twins[n.Name] = Twin{other, a, true}
+				if _, has := twins[other]; !has {
+					twins[other] = Twin{n.Name, a, false}
+				}
+			}
+		}
+	}
+	return twins
+}
+
+// String says what to do, "" where there is none.
+func (t Twin) String() string {
+	switch {
+	case t.Name == "":
+		return ""
+	case t.Counts:
+		return fmt.Sprintf("Node %s has its address %s too, and counts instead", t.Name, t.Addr)
+	}
+	return fmt.Sprintf("Node %s has its address %s too, and does not count: delete it if its machine is gone, else give it another address", t.Name, t.Addr)
 }
 
 // CompareTrue has true first.

@@ -3,8 +3,10 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,14 +32,14 @@ func TestEdgeTakes(t *testing.T) {
 		},
 		"no member is known": func(in *Input) { in.Gateways[0].Status.Nodes = []v1alpha1.GatewayNode{{Name: "deleted"}} },
 		"two nodes with one address": func(in *Input) {
-			in.Nodes = append(in.Nodes, Node{"worker-1-old", addrs("192.0.2.1")}, Node{"a-old", addrs("192.0.2.3")})
+			in.Nodes = append(in.Nodes, Node{Name: "worker-1-old", Addresses: addrs("192.0.2.1")}, Node{Name: "a-old", Addresses: addrs("192.0.2.3")})
 		},
 		"the uplink is in a network of the cluster": func(in *Input) {
 			in.Settings.Cluster = prefixes("10.244.0.0/16", "198.51.100.0/24", "198.51.100.128/25")
 		},
 		"1,100 nodes": func(in *Input) {
 			for i := range 1100 {
-				in.Nodes = append(in.Nodes, Node{fmt.Sprintf("n%d", i), []netip.Addr{netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)})}})
+				in.Nodes = append(in.Nodes, Node{Name: fmt.Sprintf("n%d", i), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)})}})
 			}
 		},
 		"an interface whose name is no name of an edge": func(in *Input) {
@@ -63,6 +65,41 @@ func TestEdgeTakes(t *testing.T) {
 				in.Node, in.Pods = self, pods
 				change(&in)
 				made(t, in)
+			}
+		})
+	}
+}
+
+// Of Node objects with one address the one counts that is alive, on all nodes alike, whatever their names.
+func TestTwins(t *testing.T) {
+	for name, change := range map[string]func(old, live *Node, in *Input){
+		"the other is not ready":     func(_, live *Node, _ *Input) { live.Ready = true },
+		"the other never reported":   func(_, _ *Node, in *Input) { in.Gateways[0].Status.Nodes[1].State = v1alpha1.Serving },
+		"the other is older":         func(_, live *Node, _ *Input) { live.Created = time.Unix(9, 0) },
+		"the other is new, but lies": func(old, live *Node, _ *Input) { old.Created, live.Ready = time.Unix(9, 0), true },
+		"the other sorts after it":   func(old, _ *Node, _ *Input) { old.Name = "zzz-old" },
+		"the other has reported once": func(old, live *Node, in *Input) {
+			live.Ready = true
+			in.Gateways[0].Status.Nodes = append(in.Gateways[0].Status.Nodes, v1alpha1.GatewayNode{Name: old.Name, State: v1alpha1.Gone})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, self := range []string{"worker-1", "gw-1.example.com", "gw-2.example.com"} {
+				in := cluster()
+				old := Node{Name: "aaa-old", Addresses: addrs("192.0.2.3")}
+				change(&old, &in.Nodes[2], &in)
+				in.Nodes, in.Node = append(in.Nodes, old), self
+				m, err := newMaker(in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := m.members["out"]; !slices.Equal(got, []string{"gw-2.example.com", "gw-1.example.com"}) {
+					t.Errorf("%s: members are %v", self, got)
+				}
+				twin := made(t, in).Twin
+				if want := self == "gw-1.example.com"; (twin == Twin{old.Name, addrs("192.0.2.3")[0], false}) != want || !want && twin.Name != "" {
+					t.Errorf("%s: its twin is %+v", self, twin)
+				}
 			}
 		})
 	}

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,11 +34,16 @@ type Input struct {
 type Node struct {
 	Name      string
 	Addresses []netip.Addr // InternalIP, the first of a family is its tunnel endpoint
+	Ready     bool
+	Created   time.Time
 }
 
 // NodeOf is what of a node counts.
 func NodeOf(n *corev1.Node) Node {
-	out := Node{Name: n.Name}
+	out := Node{Name: n.Name, Created: n.CreationTimestamp.Time}
+	for _, c := range n.Status.Conditions {
+		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
 	for _, own := range n.Status.Addresses {
 		if addr, err := netip.ParseAddr(own.Address); err == nil && own.Type == corev1.NodeInternalIP {
 			out.Addresses = append(out.Addresses, addr)
@@ -112,6 +118,7 @@ type LinkPair struct {
 type Plan struct {
 	Cluster  []netip.Prefix          // of the settings: never steered
 	Unknown  string                  // why no network of pods is known
+	Twin     Twin                    // of the node
 	Edge     []byte                  // configuration file of the edge
 	BGP      bool                    // by which the edge speaks BGP
 	Password Passwords               // of its sessions
