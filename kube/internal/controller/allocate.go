@@ -100,7 +100,7 @@ func (a *assessment) keep(p *policy, taken map[netip.Addr]*policy) {
 		}
 		count[plan.Family(addr)]++
 		taken[addr] = p
-		p.status.Addresses = append(p.status.Addresses, text)
+		p.status.Addresses = append(p.status.Addresses, addr.String())
 	}
 }
 
@@ -108,6 +108,8 @@ func (a *assessment) fix(p *policy, g *v1alpha1.EgressGateway, taken map[netip.A
 	for _, text := range p.spec.Address.Fixed {
 		addr, err := netip.ParseAddr(text)
 		switch {
+		case err == nil && taken[addr] == p: // named before, in another spelling
+			continue
 		case err != nil || !within(Ranges(g), addr):
 			p.refuse = refusal{"AddressUnknown", fmt.Sprintf("%s is no address of EgressGateway %s", text, p.spec.Gateway)}
 		case !within(a.usable[g.Name], addr):

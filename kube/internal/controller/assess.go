@@ -81,6 +81,7 @@ type policy struct {
 	within func(namespace string) bool
 	key    string         // NAMESPACE/NAME or NAME
 	on     map[string]int // pods by node
+	has    plan.Families  // of the pods
 	shared string         // a pod that an earlier policy has, and that policy
 	refuse refusal
 }
@@ -204,6 +205,9 @@ func (a *assessment) place() {
 				for node, count := range pods.on {
 					p.on[node] += count
 				}
+				for f, is := range class.Value().families {
+					p.has[f] = p.has[f] || is
+				}
 				p.take(pods, owner)
 			}
 		}
@@ -251,7 +255,7 @@ func (a *assessment) conclude(p *policy) {
 	missing, reason := a.missing(p, wanted)
 	done := len(wanted) - len(missing)
 	s.Nodes = fmt.Sprintf("%d/%d", done, len(wanted))
-	accepted := refusal{"Accepted", ""}
+	accepted := refusal{"Accepted", p.dropped(g)}
 	if p.shared != "" {
 		accepted = refusal{"PodsShared", "of its pods another policy decides about some: " + p.shared}
 	}
@@ -267,6 +271,17 @@ func (a *assessment) conclude(p *policy) {
 	}
 	serving, why := served(g, func(address string) bool { return slices.Contains(s.Addresses, address) })
 	condition(&s.Conditions, p.Generation, v1alpha1.ConditionServing, serving > 0, map[bool]string{true: "Serving", false: "NoGateway"}[serving > 0], why)
+}
+
+// dropped says that packets of a family of the pods are, of which the policy has no address; "" where none are.
+func (p *policy) dropped(g *v1alpha1.EgressGateway) string {
+	for f, name := range []string{plan.IPv4, plan.IPv6} {
+		to := slices.ContainsFunc(p.spec.To, func(n v1alpha1.Network) bool { return strings.Contains(string(n), ":") == (f == 1) })
+		if p.has[f] && !plan.FamiliesOf(*p.spec, *p.status, g)[f] && (len(p.spec.To) == 0 || to && p.spec.WhenNoGateway != v1alpha1.NoGatewayNode) {
+			return fmt.Sprintf("its pods have %s addresses, and it has none: what they send by %s is dropped", name, name)
+		}
+	}
+	return ""
 }
 
 // missing are the nodes that lack something of a policy, and what; those whose edges have no room for it come first, and are the reason.

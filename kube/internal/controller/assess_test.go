@@ -301,6 +301,44 @@ func TestOneAddressTwice(t *testing.T) {
 	}
 }
 
+// What a pod sends by a family of which its policy has no address is dropped, and the status says so.
+func TestFamilyWithoutAddress(t *testing.T) {
+	six := podOn("worker-1", "shop", "web-3", "web")
+	six.Status.PodIPs = append(six.Status.PodIPs, corev1.PodIP{IP: "fd00::1"})
+	for _, c := range []struct {
+		to        []v1alpha1.Network
+		addresses []v1alpha1.AddressRange
+		want      bool
+	}{
+		{nil, []v1alpha1.AddressRange{"198.51.100.20"}, true},
+		{nil, []v1alpha1.AddressRange{"198.51.100.20", "2001:db8::/126"}, false},
+		{[]v1alpha1.Network{"203.0.113.0/24"}, []v1alpha1.AddressRange{"198.51.100.20"}, false}, // IPv6 is not the policy's
+		{[]v1alpha1.Network{"203.0.113.0/24", "2001:db8:1::/48"}, []v1alpha1.AddressRange{"198.51.100.20"}, true},
+	} {
+		o := world()
+		o.Pods, o.Gateways[0].Spec.Addresses = podsOf(six), c.addresses
+		p := o.with("web", 1, func(s *v1alpha1.EgressPolicySpec) { s.To = c.to })
+		Assess(o)
+		accepted := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
+		if got := strings.Contains(accepted.Message, "what they send by IPv6 is dropped"); got != c.want || accepted.Status != metav1.ConditionTrue {
+			t.Errorf("to %v with %v: %+v", c.to, c.addresses, accepted)
+		}
+	}
+}
+
+// One IPv6 address may be written in two ways.
+func TestTwoSpellings(t *testing.T) {
+	o := world()
+	p := o.with("web", 1, func(s *v1alpha1.EgressPolicySpec) {
+		s.Address = v1alpha1.PolicyAddress{Type: v1alpha1.AddressFixed, Fixed: []string{"2001:db8::1", "2001:DB8:0::1"}}
+	})
+	Assess(o)
+	if got := p.Status.Addresses; len(got) != 1 || got[0] != "2001:db8::1" {
+		t.Errorf("it has %q: %+v", got, p.Status.Conditions)
+	}
+	again(t, o)
+}
+
 // Of two policies for a pod the first decides, and the second says so.
 func TestSharedPods(t *testing.T) {
 	o := world()

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 	"unique"
@@ -20,6 +21,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/selvage/selvage/kube/internal/plan"
 )
 
 // settle is how long a change of what there is much of waits for others, which are then looked at with it.
@@ -40,7 +43,10 @@ type Pods struct {
 }
 
 // class is what pods have in common that are alike.
-type class struct{ namespace, account, labels string }
+type class struct {
+	namespace, account, labels string
+	families                   plan.Families // of their addresses
+}
 
 // alike are the pods of a class.
 type alike struct {
@@ -64,10 +70,16 @@ func NewPods() *Pods {
 }
 
 func briefOf(p *corev1.Pod) *brief {
+	var has plan.Families
+	for _, ip := range p.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			has[plan.Family(a)] = true
+		}
+	}
 	// Labels have no comma and no "=", so that the text is those of one set alone.
 	return &brief{
 		name: p.Name, node: unique.Make(p.Spec.NodeName), leaves: leaves(p),
-		class: unique.Make(class{p.Namespace, p.Spec.ServiceAccountName, labels.Set(p.Labels).String()}),
+		class: unique.Make(class{p.Namespace, p.Spec.ServiceAccountName, labels.Set(p.Labels).String(), has}),
 	}
 }
 

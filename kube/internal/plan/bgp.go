@@ -166,6 +166,12 @@ func textOf(b *v1alpha1.BGP) string {
 	if b == nil {
 		return ""
 	}
-	list := slices.SortedFunc(slices.Values(b.Neighbours), func(a, b v1alpha1.BGPNeighbour) int { return cmp.Compare(a.Address, b.Address) })
+	list := slices.Clone(b.Neighbours)
+	for i, n := range list {
+		if a, err := netip.ParseAddr(n.Address); err == nil {
+			list[i].Address = a.String()
+		}
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.BGPNeighbour) int { return cmp.Compare(a.Address, b.Address) })
 	return fmt.Sprintf(" bgp %d %+v", b.AS, list)
 }

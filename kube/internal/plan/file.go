@@ -304,7 +304,7 @@ func (m *maker) policies() (list []object) {
 		}
 		p := object{
 			"name": c.EdgeName, "router": router, "vni": c.status.VNI, "from": []string{c.EdgeName},
-			"gateways": edgeName("g", c.gateway.Name), "pool": slices.Sorted(slices.Values(c.addresses())),
+			"gateways": edgeName("g", c.gateway.Name), "pool": c.addresses(),
 		}
 		if c.ofNode() {
 			p["pool"] = []string{"uplink"}

@@ -115,12 +115,14 @@ func (c *concern) families() Families { return FamiliesOf(c.spec, c.status, c.ga
 // ofNode reports whether pods get the address of the gateway's node.
 func (c *concern) ofNode() bool { return c.spec.Address.Type == v1alpha1.AddressNode }
 
-// addresses are those of the policy alone.
+// addresses are those of the policy alone, each once.
 func (c *concern) addresses() []string {
 	if c.ofNode() {
 		return nil // what it had before
 	}
-	return c.status.Addresses
+	list := Texts(parsed(c.status.Addresses))
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // steer is none without pods. What the edge has no policy for is held here: packets of pods that a later policy selects too would

@@ -134,7 +134,7 @@ func mapValues[K comparable, V any](m map[K]V) func(func(V) bool) {
 
 // uplinkOf is the same for equal uplinks.
 func uplinkOf(u v1alpha1.Uplink) string {
-	return fmt.Sprintf("%s %d %q%s", u.Interface, u.VLAN, slices.Sorted(slices.Values(u.NextHops)), textOf(u.BGP))
+	return fmt.Sprintf("%s %d %q%s", u.Interface, u.VLAN, slices.Sorted(slices.Values(Texts(parsed(u.NextHops)))), textOf(u.BGP))
 }
 
 // freePort depends on the name, unless an older gateway has that port; 0 when all are taken.

@@ -129,6 +129,17 @@ func TestOneUplinkOfANode(t *testing.T) {
 	}
 }
 
+// The same routers in another order or spelling are the same uplink.
+func TestSameUplink(t *testing.T) {
+	of := func(one, two string) string {
+		b := &v1alpha1.BGP{AS: 65000, Neighbours: []v1alpha1.BGPNeighbour{{Address: two, AS: 1}, {Address: one, AS: 1}}}
+		return uplinkOf(v1alpha1.Uplink{Interface: "eth1", NextHops: []string{one, two}, BGP: b})
+	}
+	if a, b := of("2001:db8::1", "198.51.100.1"), of("198.51.100.1", "2001:DB8:0::1"); a != b {
+		t.Errorf("%q is another uplink than %q", a, b)
+	}
+}
+
 // A member whose uplink cannot carry all of a gateway says that it is gone, so that another serves.
 func TestMemberThatCannotServe(t *testing.T) {
 	for words, change := range map[string]func(*Input){

@@ -121,11 +121,13 @@ func (m *maker) whyRefused(c *concern, u Uses, here []nat.Use) string {
 	if c.status.VNI <= nodeVNI || c.status.VNI >= 1<<24 {
 		return fmt.Sprintf("its VNI %d is none of a policy's", c.status.VNI)
 	}
-	for _, text := range c.addresses() {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
+	for _, text := range c.status.Addresses {
+		if _, err := netip.ParseAddr(text); err != nil && !c.ofNode() {
 			return fmt.Sprintf("its address %q is none", text)
 		}
+	}
+	for _, a := range parsed(c.addresses()) {
+		text := a.String()
 		if by := u.Why(a); by != "" {
 			return fmt.Sprintf("its address %s is %s", text, by)
 		}
