@@ -272,7 +272,11 @@ func (a *adopter) write(ctx context.Context, theirs []*unstructured.Unstructured
 	slices.SortFunc(theirs, func(x, y *unstructured.Unstructured) int {
 		return cmp.Or(-cmp.Compare(x.GetKind(), y.GetKind()), strings.Compare(nameOf(x), nameOf(y))) // EgressPolicy, EgressGateway
 	})
-	want, coming := statuses(theirs, have), a.coming(have)
+	totals, err := a.totals(ctx, have)
+	if err != nil {
+		return err
+	}
+	want, coming := statuses(theirs, have, totals), a.coming(have)
 	for _, u := range theirs {
 		now, is := want[nameOf(u)]
 		is = is && !coming[nameOf(u)]
@@ -285,6 +289,26 @@ func (a *adopter) write(ctx context.Context, theirs []*unstructured.Unstructured
 		}
 	}
 	return nil
+}
+
+// totals are how many addresses gateways can give out, by family.
+func (a *adopter) totals(ctx context.Context, have []client.Object) (map[string][2]int64, error) {
+	var (
+		nodes   corev1.NodeList
+		reports v1alpha1.EgressNodeList
+	)
+	for _, list := range []client.ObjectList{&nodes, &reports} {
+		if err := a.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	o := controller.Objects{Nodes: nodes.Items, EgressNodes: reports.Items}
+	for _, h := range have {
+		if g, is := h.(*v1alpha1.EgressGateway); is {
+			o.Gateways = append(o.Gateways, *g)
+		}
+	}
+	return controller.Totals(&o), nil
 }
 
 // coming are those of theirs of which something is made that the cache does not have yet: nothing can be said of them.

@@ -37,6 +37,7 @@ type world struct {
 	absent  map[string]bool // kinds
 	notes   []importing.Note
 	writes  int // of the last step
+	totals  map[string][2]int64
 }
 
 func newWorld(t *testing.T, files ...string) *world {
@@ -72,7 +73,7 @@ func (w *world) step() {
 	w.have = slices.DeleteFunc(w.have, func(h client.Object) bool { return slices.Contains(gone, h) })
 	w.take(out.objects)
 	w.assess()
-	for name, status := range statuses(w.theirs, w.have) {
+	for name, status := range statuses(w.theirs, w.have, w.totals) {
 		u := w.their(name)
 		was, _, _ := unstructured.NestedMap(u.Object, "status")
 		if len(was)+len(status) > 0 && !reflect.DeepEqual(was, status) {
@@ -129,7 +130,7 @@ func (w *world) assess() {
 	}}}
 	o.EgressNodes = []v1alpha1.EgressNode{report, other}
 	controller.Assess(o)
-	w.have = nil
+	w.totals, w.have = controller.Totals(o), nil
 	for i := range o.Gateways {
 		o.Gateways[i].Status.ObservedGeneration = 1
 		w.have = append(w.have, &o.Gateways[i])

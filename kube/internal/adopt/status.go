@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
-	"github.com/selvage/selvage/kube/internal/controller"
+	"github.com/selvage/selvage/kube/internal/plan"
 )
 
 // phases are their words for how a node of a gateway stands.
@@ -46,17 +46,10 @@ func servedBy(o client.Object, gateways map[string]*v1alpha1.EgressGateway) (s s
 	}
 	for _, text := range all {
 		if a, err := netip.ParseAddr(text); err == nil {
-			s.ip[familyOf(a)] = cmp.Or(s.ip[familyOf(a)], text)
+			s.ip[plan.Family(a)] = cmp.Or(s.ip[plan.Family(a)], text)
 		}
 	}
 	return s, s.ip != [2]string{}
-}
-
-func familyOf(a netip.Addr) int {
-	if a.Is4() {
-		return 0
-	}
-	return 1
 }
 
 // node is the one that answers for an address of the policy, or gives its own, "" when none does.
@@ -102,7 +95,7 @@ func policyStatusOf(was map[string]any, s *served) map[string]any {
 }
 
 // gatewayStatusOf is what the status of one of their gateways has to be. Of one that is not served all nodes are pending.
-func gatewayStatusOf(was map[string]any, g *v1alpha1.EgressGateway, all []served) map[string]any {
+func gatewayStatusOf(was map[string]any, g *v1alpha1.EgressGateway, all []served, total [2]int64) map[string]any {
 	now := runtime.DeepCopyJSON(was)
 	switch {
 	case g == nil:
@@ -133,10 +126,6 @@ func gatewayStatusOf(was map[string]any, g *v1alpha1.EgressGateway, all []served
 				used[family]++
 			}
 		}
-	}
-	total := [2]int64{}
-	for _, r := range controller.Ranges(g) {
-		total[familyOf(r.From())] += controller.Size(r)
 	}
 	now["nodeList"] = nodes
 	now["ipUsage"] = map[string]any{
@@ -184,8 +173,8 @@ func (s served) policies() []any {
 	return policies
 }
 
-// statuses are what the status of each of theirs has to be, by name.
-func statuses(theirs []*unstructured.Unstructured, have []client.Object) map[string]map[string]any {
+// statuses are what the status of each of theirs has to be, by name. totals are what gateways can give out.
+func statuses(theirs []*unstructured.Unstructured, have []client.Object, totals map[string][2]int64) map[string]map[string]any {
 	gateways, of, by := map[string]*v1alpha1.EgressGateway{}, map[string][]served{}, map[string]*served{}
 	for _, h := range have {
 		if g, is := h.(*v1alpha1.EgressGateway); is {
@@ -212,7 +201,7 @@ func statuses(theirs []*unstructured.Unstructured, have []client.Object) map[str
 			if g != nil && originsOf(g) == nil { // somebody's own
 				g = nil
 			}
-			out[nameOf(u)] = gatewayStatusOf(was, g, of[u.GetName()])
+			out[nameOf(u)] = gatewayStatusOf(was, g, of[u.GetName()], totals[u.GetName()])
 		case "EgressPolicy", "EgressClusterPolicy":
 			out[nameOf(u)] = policyStatusOf(was, by[nameOf(u)])
 		}

@@ -110,7 +110,7 @@ func (a *assessment) fix(p *policy, g *v1alpha1.EgressGateway, taken map[netip.A
 		switch {
 		case err == nil && taken[addr] == p: // named before, in another spelling
 			continue
-		case err != nil || !within(Ranges(g), addr):
+		case err != nil || !within(rangesOf(g), addr):
 			p.refuse = refusal{"AddressUnknown", fmt.Sprintf("%s is no address of EgressGateway %s", text, p.spec.Gateway)}
 		case !within(a.usable[g.Name], addr):
 			p.refuse = refusal{"AddressInvalid", fmt.Sprintf("%s is %s", text, a.uses.Of(g).Why(addr))}
@@ -160,7 +160,7 @@ func (a *assessment) fill(p *policy, taken map[netip.Addr]*policy) {
 		}
 	}
 	for of, name := range []string{"IPv4", "IPv6"} {
-		has := slices.ContainsFunc(Ranges(g), func(r netipx.IPRange) bool { return plan.Family(r.From()) == of })
+		has := slices.ContainsFunc(rangesOf(g), func(r netipx.IPRange) bool { return plan.Family(r.From()) == of })
 		if has && count[of] < wants(p) {
 			p.refuse = refusal{"AddressesExhausted", fmt.Sprintf("EgressGateway %s has no free %s address: %d of %d", g.Name, name, count[of], wants(p))}
 		}
@@ -178,7 +178,7 @@ func (a *assessment) use(g *v1alpha1.EgressGateway, taken map[netip.Addr]*policy
 	g.Status.Addresses = v1alpha1.AddressUse{}
 	list := a.usable[g.Name]
 	for _, r := range list {
-		g.Status.Addresses.Total += Size(r)
+		g.Status.Addresses.Total += size(r)
 	}
 	for addr := range taken {
 		if within(list, addr) {
@@ -187,8 +187,25 @@ func (a *assessment) use(g *v1alpha1.EgressGateway, taken map[netip.Addr]*policy
 	}
 }
 
-// Size is how many addresses a range has, at most addressesMost.
-func Size(r netipx.IPRange) int64 {
+// Totals are how many addresses of each family gateways can give out.
+func Totals(o *Objects) map[string][2]int64 {
+	a, totals := assessment{Objects: o}, map[string][2]int64{}
+	for i := range o.Nodes {
+		a.nodes = append(a.nodes, plan.NodeOf(&o.Nodes[i]))
+	}
+	a.findUsable()
+	for name, list := range a.usable {
+		var of [2]int64
+		for _, r := range list {
+			of[plan.Family(r.From())] += size(r)
+		}
+		totals[name] = of
+	}
+	return totals
+}
+
+// size is how many addresses a range has, at most addressesMost.
+func size(r netipx.IPRange) int64 {
 	a, b := r.From().As16(), r.To().As16()
 	n := int64(0)
 	for i := range a {
@@ -221,14 +238,14 @@ func (a *assessment) findUsable() {
 	}
 	a.uses, a.usable = plan.NewUses(a.Gateways, a.nodes, cluster, plan.DefaultLinkPair, uplinks), map[string][]netipx.IPRange{}
 	for i := range a.Gateways {
-		a.usable[a.Gateways[i].Name] = Usable(&a.Gateways[i], a.uses)
+		a.usable[a.Gateways[i].Name] = usableOf(&a.Gateways[i], a.uses)
 	}
 }
 
-// Usable are the addresses of a gateway that are nobody else's, each once, in the order of the spec.
-func Usable(g *v1alpha1.EgressGateway, all plan.Uses) (list []netipx.IPRange) {
+// usableOf are the addresses of a gateway that are nobody else's, each once, in the order of the spec.
+func usableOf(g *v1alpha1.EgressGateway, all plan.Uses) (list []netipx.IPRange) {
 	uses := all.Of(g)
-	for _, r := range Ranges(g) {
+	for _, r := range rangesOf(g) {
 		list = append(list, usable(r, uses, list...)...)
 	}
 	return list
@@ -251,8 +268,8 @@ func usable(r netipx.IPRange, uses plan.Uses, given ...netipx.IPRange) []netipx.
 	return set.Ranges()
 }
 
-// Ranges are the good ones of a gateway.
-func Ranges(g *v1alpha1.EgressGateway) (list []netipx.IPRange) {
+// rangesOf are the good ones of a gateway.
+func rangesOf(g *v1alpha1.EgressGateway) (list []netipx.IPRange) {
 	for _, text := range g.Spec.Addresses {
 		if r, ok := parseRange(string(text)); ok {
 			list = append(list, r)

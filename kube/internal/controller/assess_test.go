@@ -353,8 +353,8 @@ func TestSharedPods(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	for text, want := range map[string]int64{"192.0.2.1": 1, "192.0.2.1-192.0.2.9": 9, "192.0.2.0/24": 256, "2001:db8::/64": addressesMost, "10.0.0.0/8": addressesMost, "192.0.1.255-192.0.2.0": 2} {
-		if r, ok := parseRange(text); !ok || Size(r) != want {
-			t.Errorf("%s has %d addresses, want %d", text, Size(r), want)
+		if r, ok := parseRange(text); !ok || size(r) != want {
+			t.Errorf("%s has %d addresses, want %d", text, size(r), want)
 		}
 	}
 	for _, text := range []string{"", "192.0.2.9-192.0.2.1", "192.0.2.1-2001:db8::", "x", "1-2-3"} {

@@ -36,6 +36,9 @@ func TestAddressesOfOthers(t *testing.T) {
 	if use := g.Status.Addresses; use.Total != 4 || use.Used != 3 { // .4 to .6 and .8: .7 is the last one of the network
 		t.Errorf("of the gateway's addresses %+v are used, want 3 of 4", use)
 	}
+	if got := Totals(o)["out"]; got != [2]int64{4, 0} {
+		t.Errorf("of IPv4 and IPv6 there are %v", got)
+	}
 	again(t, o)
 
 	// The uplink's own network is larger than what was written.
