@@ -24,6 +24,7 @@ import (
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -89,7 +90,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(controller.Changed()))
 	}
 	probes := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("edge", a.readiness.check))
-	if err := errors.Join(probes, a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
+	if err := errors.Join(probes, m.Add(manager.RunnableFunc(found.Follow)), a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
 	}
 	defer a.secrets.Close()

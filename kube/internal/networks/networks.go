@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"sync"
 	"time"
 
 	"go4.org/netipx"
@@ -39,64 +41,106 @@ var sources = []source{
 var ciliumNode = schema.GroupKind{Group: "cilium.io", Kind: "CiliumNode"}
 
 const (
-	// lookAgain is how often kinds are asked for that the API server did not have. While no network of pods is known it is each time.
+	// lookAgain is how often kinds are asked for that the API server did not have, and lookSoon while no network of pods is known.
 	lookAgain = time.Minute
+	lookSoon  = 2 * time.Second
 	// listMost is how long a list of a kind may take, whose first one waits for the cache.
 	listMost = 10 * time.Second
 )
 
-// Finder finds them. It is for one goroutine.
+// Finder finds them.
 type Finder struct {
 	mapper meta.RESTMapper
 	reader client.Reader
-	kinds  map[schema.GroupKind]schema.GroupVersionKind // those that the API server has
-	looked time.Time                                    // for the others; zero: do so at once
+
+	mu      sync.Mutex
+	kinds   map[schema.GroupKind]schema.GroupVersionKind // that the API server has; nil before it was asked. Replaced, never changed
+	unknown bool                                         // no network of pods was found last
 }
 
 // New finds kinds by m, and their objects by r.
-func New(m meta.RESTMapper, r client.Reader) *Finder {
-	return &Finder{mapper: m, reader: r, kinds: map[schema.GroupKind]schema.GroupVersionKind{}}
+func New(m meta.RESTMapper, r client.Reader) *Finder { return &Finder{mapper: m, reader: r} }
+
+// Follow finds kinds that come later, until ctx ends: CNI plugins may bring theirs after the agent has started. Who asks for networks does not wait
+// for an API server that is away.
+func (n *Finder) Follow(ctx context.Context) error {
+	tick := time.NewTicker(lookSoon)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			n.mu.Lock()
+			due := n.unknown || now.Sub(last) >= lookAgain
+			n.mu.Unlock()
+			if due {
+				last = now
+				_ = n.look(ctx) // done again
+			}
+		}
+	}
 }
 
-// look asks which kinds there are: CNI plugins may bring theirs after the agent has started.
-func (n *Finder) look() error {
-	if time.Since(n.looked) < lookAgain {
-		return nil
-	}
+// look asks which kinds there are. One whose objects cannot be read yet is none.
+func (n *Finder) look(ctx context.Context) error {
+	n.mu.Lock()
+	kinds := map[schema.GroupKind]schema.GroupVersionKind{}
+	maps.Copy(kinds, n.kinds)
+	n.mu.Unlock()
 	for _, s := range sources {
-		if _, has := n.kinds[s.GroupKind]; has {
+		if _, has := kinds[s.GroupKind]; has {
 			continue
 		}
-		switch m, err := n.mapper.RESTMapping(s.GroupKind); {
+		m, err := n.mapper.RESTMapping(s.GroupKind)
+		switch {
 		case meta.IsNoMatchError(err):
+			continue
 		case err != nil:
 			return fmt.Errorf("find out whether the API server has %s: %w", s.GroupKind, err)
-		default:
-			n.kinds[s.GroupKind] = m.GroupVersionKind
 		}
+		if _, err := n.list(ctx, m.GroupVersionKind); err != nil {
+			return err
+		}
+		kinds[s.GroupKind] = m.GroupVersionKind
 	}
-	n.looked = time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kinds = kinds
 	return nil
+}
+
+// known are the kinds that the API server has.
+func (n *Finder) known(ctx context.Context) (map[schema.GroupKind]schema.GroupVersionKind, error) {
+	n.mu.Lock()
+	kinds := n.kinds
+	n.mu.Unlock()
+	if kinds != nil {
+		return kinds, nil
+	}
+	if err := n.look(ctx); err != nil {
+		return nil, err
+	}
+	return n.known(ctx)
 }
 
 // HasCilium reports whether Cilium says that it is on a node.
 func (n *Finder) HasCilium(ctx context.Context, node string) (bool, error) {
-	if err := n.look(); err != nil {
-		return false, err
-	}
-	kind, has := n.kinds[ciliumNode]
+	kinds, err := n.known(ctx)
+	kind, has := kinds[ciliumNode]
 	if !has {
-		return false, nil
+		return false, err
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind)
-	err := n.reader.Get(ctx, client.ObjectKey{Name: node}, u)
+	err = n.reader.Get(ctx, client.ObjectKey{Name: node}, u)
 	return err == nil, client.IgnoreNotFound(err)
 }
 
 // Find has as few networks as tell the same. Where no network of pods is known it has the others, and ErrUnknown.
 func (n *Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix, error) {
-	if err := n.look(); err != nil {
+	kinds, err := n.known(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var all netipx.IPSetBuilder
@@ -119,7 +163,7 @@ func (n *Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix,
 		}
 	}
 	for _, s := range sources {
-		objects, err := n.list(ctx, s.GroupKind)
+		objects, err := n.list(ctx, kinds[s.GroupKind])
 		if err != nil {
 			return nil, err
 		}
@@ -135,17 +179,17 @@ func (n *Finder) Find(ctx context.Context, nodes []corev1.Node) ([]netip.Prefix,
 	if err != nil {
 		return nil, err
 	}
-	if !known {
-		n.looked = time.Time{}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unknown = !known; !known {
 		return set.Prefixes(), ErrUnknown
 	}
 	return set.Prefixes(), nil
 }
 
-// list is the objects of a kind, none where the API server does not have it.
-func (n *Finder) list(ctx context.Context, of schema.GroupKind) ([]unstructured.Unstructured, error) {
-	kind, has := n.kinds[of]
-	if !has {
+// list is the objects of a kind, none of the zero one.
+func (n *Finder) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	if kind.Empty() {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listMost)
@@ -153,7 +197,7 @@ func (n *Finder) list(ctx context.Context, of schema.GroupKind) ([]unstructured.
 	objects := &unstructured.UnstructuredList{}
 	objects.SetGroupVersionKind(kind)
 	if err := n.reader.List(ctx, objects, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list %s: %w", of, err)
+		return nil, fmt.Errorf("list %s: %w", kind.GroupKind(), err)
 	}
 	return objects.Items, nil
 }

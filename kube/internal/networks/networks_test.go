@@ -77,18 +77,20 @@ func TestNetworks(t *testing.T) {
 type served struct {
 	meta.RESTMapper
 	GroupKinds []schema.GroupKind
-	asked      int
+	away       error
 }
 
 func (s *served) RESTMapping(k schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
-	s.asked++
+	if s.away != nil {
+		return nil, s.away
+	}
 	if !slices.Contains(s.GroupKinds, k) {
 		return nil, &meta.NoKindMatchError{GroupKind: k}
 	}
 	return &meta.RESTMapping{GroupVersionKind: k.WithVersion("v1")}, nil
 }
 
-// Kinds that the API server gets later are found: at once while nothing tells of pods, otherwise a minute later.
+// Kinds that the API server gets later are found: soon while nothing tells of pods, otherwise a minute later. What was found stays while it is away.
 func TestKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := served{GroupKinds: []schema.GroupKind{{Group: "networking.k8s.io", Kind: "ServiceCIDR"}}}
@@ -96,16 +98,25 @@ func TestKindsThatComeLater(t *testing.T) {
 		if _, err := n.Find(t.Context(), nil); !errors.Is(err, ErrUnknown) {
 			t.Fatal(err)
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = n.Follow(ctx) }()
 		kinds.GroupKinds = append(kinds.GroupKinds, schema.GroupKind{Group: "crd.projectcalico.org", Kind: "IPPool"})
+		<-time.After(lookSoon + time.Second)
 		if got, err := n.Find(t.Context(), nil); err != nil || len(got) != 2 {
 			t.Errorf("%v %v", got, err)
 		}
-		kinds.GroupKinds, kinds.asked = append(kinds.GroupKinds, ciliumNode), 0
+		kinds.GroupKinds = append(kinds.GroupKinds, ciliumNode)
 		for _, want := range []bool{false, true} {
 			if has, err := n.HasCilium(t.Context(), "n1"); err != nil || has != want {
-				t.Errorf("Cilium is there: %t %v, want %t; asked %d times", has, err, want, kinds.asked)
+				t.Errorf("Cilium is there: %t %v, want %t", has, err, want)
 			}
-			<-time.After(lookAgain)
+			<-time.After(lookAgain + lookSoon)
+		}
+		kinds.away = errors.New("connection refused")
+		<-time.After(2 * lookAgain)
+		if got, err := n.Find(t.Context(), nil); err != nil || len(got) != 2 {
+			t.Errorf("without an API server %v %v", got, err)
 		}
 	})
 }
