@@ -74,6 +74,10 @@ const ReasonHostRouting = "HostRouting"
 // of pods that a policy selects are dropped, unless it has them leave by the node.
 const ReasonNetworksUnknown = "NetworksUnknown"
 
+// ReasonConflict is of ConditionReady where another program of the node uses a mark, rule, table, address or port of the agent. The message
+// says which, and by what value of the chart to get out of its way. Pods that policies select do not leave from the node meanwhile.
+const ReasonConflict = "Conflict"
+
 // ReasonPassword is of ConditionReady, and of a gateway's ConditionAccepted, where a password of BGP cannot be used. The message names its
 // Secret. What was in force before stays.
 const ReasonPassword = "PasswordNotUsable"

@@ -77,16 +77,24 @@ func refused(err error) error {
 
 // steering is what agent and remove have in common.
 type steering struct {
-	Mark  uint32 `default:"0x2000" help:"Bit by which packets of pods are marked; nothing else on the node may use it."`
-	Table int    `default:"7789" help:"Routing table of what is marked."`
-	Rule  int    `default:"90" help:"Priority of the rule for it."`
+	Mark  uint32         `default:"0x1000" help:"Bit by which packets of pods are marked; nothing else on the node may use it."`
+	Table int            `default:"7789" help:"Routing table of what is marked; the next one is of what is held."`
+	Rule  int            `default:"90" help:"Priority of the rule for it; the one before is of what is held."`
+	Link  []netip.Prefix `placeholder:"NETWORK" help:"Network of the pair of interfaces between the node and its edge, one of each family; 192.0.0.252/30 and fd53:656c:7661:ffff::/126 when left out."`
 }
 
 func (s steering) steerer(mtu int, cluster []netip.Prefix) (steer.Steerer, error) {
 	if s.Mark == 0 || s.Mark&(s.Mark-1) != 0 {
 		return steer.Steerer{}, fmt.Errorf("--mark: %#x is not one bit", s.Mark)
 	}
-	return steer.Steerer{Config: steer.Config{Link: plan.DefaultLinkPair, MTU: mtu, Mark: s.Mark, Table: s.Table, Rule: s.Rule, Cluster: cluster}}, nil
+	if s.Table < 1 || s.Rule < 2 {
+		return steer.Steerer{}, fmt.Errorf("--table %d, --rule %d: they begin at 1 and at 2", s.Table, s.Rule)
+	}
+	link, err := plan.DefaultLinkPair.WithLink(s.Link)
+	if err != nil {
+		return steer.Steerer{}, fmt.Errorf("--link: %w", err)
+	}
+	return steer.Steerer{Config: steer.Config{Link: link, MTU: mtu, Mark: s.Mark, Table: s.Table, Rule: s.Rule, Cluster: cluster}}, nil
 }
 
 type agentCmd struct {
@@ -97,6 +105,7 @@ type agentCmd struct {
 	KeyFile     string         `placeholder:"FILE" help:"File with the secret by which gateways know each other."`
 	TunnelIP    string         `name:"tunnel-ip" default:"IPv4" enum:"IPv4,IPv6" help:"Family of tunnel endpoints: IPv4 or IPv6."`
 	UDPPort     uint16         `placeholder:"PORT" help:"UDP port of tunnels; 4789 when left out."`
+	Replication uint16         `name:"replication-port" default:"14600" placeholder:"PORT" help:"First of 256 TCP ports by which gateways tell each other of connections, the same on all nodes."`
 	MTU         int            `placeholder:"BYTES" help:"MTU of tunnels: that of the nodes' network less 50 bytes, or 70 with IPv6; of a network of 1500 bytes when left out."`
 	Socket      string         `default:"${socket}" placeholder:"FILE" help:"Socket where the CNI plugin asks."`
 	State       string         `default:"${state}" placeholder:"DIR" help:"Folder, the same in the node's file system, of what the CNI plugin knows while there is no agent."`
@@ -113,6 +122,9 @@ func (a *agentCmd) Run(ctx context.Context) error {
 		return err
 	}
 	s.Sysctls = a.Sysctls
+	if a.Replication == 0 || a.Replication > 1<<16-256 {
+		return fmt.Errorf("--replication-port: %d and the 255 after it are not ports", a.Replication)
+	}
 	place, err := a.place()
 	if err != nil {
 		return err
@@ -126,7 +138,7 @@ func (a *agentCmd) Run(ctx context.Context) error {
 	}
 	return agent.Run(ctx, by, agent.Options{
 		Name: a.Node, Namespace: a.Namespace,
-		Settings: plan.Settings{Cluster: a.ClusterCIDR, UDPPort: a.UDPPort, KeyFile: a.KeyFile, LinkUp: plan.DefaultLinkPair, TunnelIP: a.TunnelIP},
+		Settings: plan.Settings{Cluster: a.ClusterCIDR, UDPPort: a.UDPPort, ReplicationPort: a.Replication, KeyFile: a.KeyFile, LinkUp: s.Link, TunnelIP: a.TunnelIP},
 		Node:     &agent.Node{Edge: api.Dial("", plan.EdgeName(a.Node)), File: a.File, Steer: s, Within: func(f func() error) error { return f() }},
 		Host:     agent.Host, Metrics: a.Metrics, Health: a.Health,
 		Socket: a.Socket, State: a.State, Plugin: place, Cilium: a.Cilium,

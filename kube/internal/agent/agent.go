@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -67,7 +66,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	one := true
 	own := func(field string) fields.Selector { return fields.OneTermEqualSelector(field, o.Name) }
 	m, err := ctrl.NewManager(by, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: controller.OrNone(o.Metrics)}, HealthProbeBindAddress: controller.OrNone(o.Health),
+		Scheme: scheme, Metrics: server.Options{BindAddress: controller.OrNone(o.Metrics)}, HealthProbeBindAddress: controller.OrNone(""),
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Field: own("spec.nodeName"), Transform: controller.Slim}, &corev1.Node{}: {Transform: controller.Slim}, &v1alpha1.EgressNode{}: {Field: own("metadata.name")},
 		}},
@@ -89,8 +88,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	for _, object := range append(controller.Watched(), &corev1.Pod{}) {
 		b = b.Watches(object, handler.EnqueueRequestsFromMapFunc(a.request), builder.WithPredicates(controller.Changed()))
 	}
-	probes := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("edge", a.readiness.check))
-	if err := errors.Join(probes, m.Add(manager.RunnableFunc(found.Follow)), a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
+	if err := errors.Join(m.Add(manager.RunnableFunc(a.serveHealth)), m.Add(manager.RunnableFunc(found.Follow)), a.readPasswords(by, b), a.attachments.serve(m, b, a), b.Complete(a)); err != nil {
 		return fmt.Errorf("set the agent up: %w", err)
 	}
 	defer a.secrets.Close()
@@ -134,6 +132,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	}
 	found := a.Node.Make(ctx, p)
 	a.readiness.set(unserved(p, found))
+	found.Conflicts = append(found.Conflicts, a.readiness.conflicts()...)
 	waits, err := a.admitted(planned, held, p, found)
 	if waits {
 		again.RequeueAfter = waitEach

@@ -159,6 +159,9 @@ func (a *agent) selects(in plan.Input) error {
 	}
 	verdicts, others := plan.Verdicts(in)
 	s := hold.Selects{Namespaces: map[string]string{}, Others: string(others), Rule: a.Node.Steer.Rule, Table: a.Node.Steer.Table, Cluster: in.Settings.Cluster}
+	if len(a.Node.others.list) > 0 {
+		s.Rule, s.Table = 0, 0 // they are another program's, or it has the pods elsewhere
+	}
 	for name, verdict := range verdicts {
 		s.Namespaces[name] = string(verdict)
 	}

@@ -31,6 +31,8 @@ type Node struct {
 	// Bypass is why packets of pods cannot be steered by the node's routing, "" where they can; nil: they can.
 	Bypass func(context.Context) string
 
+	others conflicts
+
 	applied string    // what the kernel listed after the last change of the steering
 	wanted  string    // what that was made of
 	last    plan.Plan // of the last attempt
@@ -51,6 +53,8 @@ type Found struct {
 	Steered bool
 	// Bypass is why they do neither, whatever the tables say; "" where they do.
 	Bypass string
+	// Conflicts are other programs with what the steering would use. Packets of the plan's pods go nowhere then.
+	Conflicts []string
 }
 
 // Make has the node be as p says. A new pod is in its groups before packets of it are steered, and one that goes is steered until
@@ -64,7 +68,7 @@ func (n *Node) Make(ctx context.Context, p plan.Plan) Found {
 		n.inspect(ctx, n.last, has, &f)
 	}
 	n.last = p
-	errs := []error{unread, n.Within(n.Steer.Setup), n.file(ctx, p)}
+	errs := []error{unread, n.prepare(&p, &f), n.file(ctx, p)}
 	var err error
 	f.Status, err = n.Edge.Status(ctx)
 	errs = append(errs, err)
@@ -85,6 +89,11 @@ func (n *Node) Make(ctx context.Context, p plan.Plan) Found {
 	for _, c := range p.Policies {
 		if c.Problem != "" {
 			f.lacks(c.Key, c.Problem)
+		}
+	}
+	for _, s := range p.Steering {
+		if len(f.Conflicts) > 0 {
+			f.lacks(s.Policy, f.Conflicts[0])
 		}
 	}
 	if n.Bypass != nil {
@@ -232,8 +241,11 @@ func (n *Node) steer(ctx context.Context, p plan.Plan, f *Found) error {
 	wanted := to.Script(p.Steering, gone)
 	return n.Within(func() error {
 		listed, err := n.Steer.Listed(ctx)
-		if err != nil || listed == n.applied && wanted == n.wanted && listed != "" {
+		if err != nil {
 			return err
+		}
+		if listed == n.applied && wanted == n.wanted && (listed != "") == (len(p.Steering) > 0) {
+			return to.Lead(p.Steering) // somebody may have removed it
 		}
 		if n.wanted != "" && listed != n.applied {
 			f.unsteered(p)
@@ -257,7 +269,7 @@ func (n *Node) inspect(ctx context.Context, p plan.Plan, has map[string][]netip.
 		return
 	}
 	var listed string
-	if err := n.Within(func() (err error) { listed, err = n.Steer.Listed(ctx); return err }); err != nil || listed == "" || listed != n.applied {
+	if err := n.Within(func() (err error) { listed, err = n.Steer.Listed(ctx); return err }); err != nil || listed == "" && len(p.Steering) > 0 || listed != n.applied {
 		f.unsteered(p)
 	}
 	for _, c := range p.Policies {

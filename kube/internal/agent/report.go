@@ -46,6 +46,9 @@ func Report(node string, was v1alpha1.EgressNodeStatus, p plan.Plan, f Found) v1
 	if p.Unknown != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNetworksUnknown, p.Unknown
 	}
+	if len(f.Conflicts) > 0 {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonConflict, strings.Join(f.Conflicts, "; ")
+	}
 	if f.Failed != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Failed", f.Failed
 	}

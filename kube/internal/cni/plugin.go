@@ -159,6 +159,9 @@ func (p Plugin) admit(c config, a hold.Attachment) error {
 
 // keep holds a pod's packets. What another pod had of these addresses is over.
 func keep(k steer.Steerer, files hold.Files, a hold.Attachment) error {
+	if k.Table == 0 {
+		return errors.New("there is no agent, and another program has what holds pods: kubectl describe egressnode says which")
+	}
 	if err := files.Put(a); err != nil {
 		return err
 	}

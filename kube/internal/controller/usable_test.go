@@ -54,7 +54,7 @@ func TestAddressesOfOthers(t *testing.T) {
 func TestAddressesOfNoHost(t *testing.T) {
 	for text, words := range map[string]string{
 		"127.0.0.0/8": "a loopback address", "224.0.0.0/24": "a multicast address", "0.0.0.0/8": "reserved", "255.255.255.255": "the broadcast address",
-		"169.254.0.0/24": "valid on one link only", "::/120": "reserved", "fe80::/64": "valid on one link only", "100.127.255.252/30": "between a node and its edge",
+		"169.254.0.0/24": "valid on one link only", "::/120": "reserved", "fe80::/64": "valid on one link only", "192.0.0.252/30": "between a node and its edge",
 		"192.0.2.1": "the address of node worker-1", "10.244.1.0/24": "a network of pods", "198.51.100.1-198.51.100.1": "a next hop of EgressGateway bad",
 	} {
 		o := world()

@@ -101,7 +101,7 @@ type Selects struct {
 	// Namespaces are those that are known, with the verdict of their pods; Free may be left out if Others is Free.
 	Namespaces map[string]string `json:"namespaces"`
 	Others     string            `json:"others,omitempty"`
-	// Rule, Table and Cluster are how the node holds packets.
+	// Rule, Table and Cluster are how the node holds packets; it cannot where they are 0.
 	Rule    int            `json:"rule"`
 	Table   int            `json:"table"`
 	Cluster []netip.Prefix `json:"cluster"`

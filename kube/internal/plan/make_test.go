@@ -68,7 +68,7 @@ func cluster() Input {
 		Settings: Settings{
 			Cluster: prefixes("10.244.0.0/16", "10.96.0.0/12", "192.0.2.0/24", "fd00:10:244::/56"), KeyFile: "key",
 			LinkUp: LinkPair{
-				Host: "selvage0", Edge: "selvage1", HostAddrs: prefixes("100.127.255.253/30", "fd00:77::1/126"), EdgeAddrs: prefixes("100.127.255.254/30", "fd00:77::2/126"),
+				Host: "selvage0", Edge: "selvage1", HostAddrs: prefixes("192.0.0.253/30", "fd00:77::1/126"), EdgeAddrs: prefixes("192.0.0.254/30", "fd00:77::2/126"),
 			},
 		},
 	}
@@ -431,7 +431,7 @@ func oddPolicies(r *rand.Rand, in *Input) {
 	for i := range r.IntN(3) {
 		odd := policy("shop", "odd"+string(rune('a'+i)), int32(50+i), func(s *v1alpha1.EgressPolicySpec) { s.Gateway = []string{"out", "second"}[r.IntN(2)] })
 		odd.Status.Addresses = []string{[]string{
-			"127.0.0.1", "224.0.0.1", "0.0.0.0", "0.0.0.9", "255.255.255.255", "169.254.0.1", "::", "::5", "::ffff:198.51.100.9", "fe80::1", "ff02::1", "100.127.255.252", "100.127.255.254",
+			"127.0.0.1", "224.0.0.1", "0.0.0.0", "0.0.0.9", "255.255.255.255", "169.254.0.1", "::", "::5", "::ffff:198.51.100.9", "fe80::1", "ff02::1", "192.0.0.252", "192.0.0.254",
 			"198.51.100.0", "198.51.100.1", "198.51.100.3", "198.51.100.255", "2001:db8:51::", "2001:db8:51::3", "2001:db8:77::1", "10.244.1.1", "192.0.2.3", "203.0.113.9", "nonsense",
 		}[r.IntN(24)], []string{"198.51.100.77", "2001:DB8:51::77", "2001:db8:51:0::77"}[r.IntN(3)], "2001:db8:51::77"}
 		odd.Status.VNI += []int32{0, 0, 0, -6160384, -50 - int32(i) - 1, 1 << 30}[r.IntN(6)]

@@ -13,10 +13,11 @@ import (
 // MaxMembers is how many gateways an edge lets a group have.
 const MaxMembers = 16
 
-const (
-	firstReplicationPort = 49789
-	replicationPorts     = 256
-)
+// FirstReplicationPort is that of gateways, and of as many after it as there are, unless the settings say otherwise: below the ports that
+// Linux gives out, 32768, and those of services, 30000.
+const FirstReplicationPort = 14600
+
+const replicationPorts = 256
 
 // known are the nodes that edges can reach: those with an address for tunnels that no other has.
 func (m *maker) known() map[string]netip.Addr {
@@ -117,7 +118,7 @@ func (m *maker) join() {
 			m.members[g.Name] = append(m.members[g.Name], n.Name)
 		}
 		if g.Spec.Replication != v1alpha1.Disabled {
-			m.ports[g.Name] = freePort(g.Name, ports)
+			m.ports[g.Name] = freePort(cmp.Or(m.in.Settings.ReplicationPort, FirstReplicationPort), g.Name, ports)
 		}
 	}
 }
@@ -138,11 +139,11 @@ func uplinkOf(u v1alpha1.Uplink) string {
 }
 
 // freePort depends on the name, unless an older gateway has that port; 0 when all are taken.
-func freePort(name string, taken map[uint16]bool) uint16 {
+func freePort(first uint16, name string, taken map[uint16]bool) uint16 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
 	for i := range uint32(replicationPorts) {
-		port := uint16(firstReplicationPort + (hash.Sum32()+i)%replicationPorts)
+		port := first + uint16((hash.Sum32()+i)%replicationPorts)
 		if !taken[port] {
 			taken[port] = true
 			return port

@@ -3,7 +3,9 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,11 +82,13 @@ type Host struct {
 
 // Settings are the same on all nodes.
 type Settings struct {
-	Cluster  []netip.Prefix // networks of pods, services and nodes: never steered
-	UDPPort  uint16         // of tunnels
-	KeyFile  string         // of the replication
-	LinkUp   LinkPair
-	TunnelIP string // family of tunnel endpoints: IPv4, also when left out, or IPv6
+	Cluster []netip.Prefix // networks of pods, services and nodes: never steered
+	UDPPort uint16         // of tunnels
+	// ReplicationPort is the first of 256 by which gateways tell each other of connections; FirstReplicationPort when it is 0.
+	ReplicationPort uint16
+	KeyFile         string // of the replication
+	LinkUp          LinkPair
+	TunnelIP        string // family of tunnel endpoints: IPv4, also when left out, or IPv6
 }
 
 // NodeLocal are destinations that answer for the node itself, of which pods ask as without policies: link-local ones (RFC 3927, RFC 4291), and
@@ -94,11 +98,25 @@ var NodeLocal = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("fd20:ce::254/128"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("100.100.100.200/32"),
 }
 
-// DefaultLinkPair has addresses that no packet outside of the node has.
+// DefaultLinkPair has addresses that no packet outside of the node has: of 192.0.0.0/24, which RFC 6890 keeps for protocols, and of a ULA.
 var DefaultLinkPair = LinkPair{
 	Host: "selvage0", Edge: "selvage1",
-	HostAddrs: []netip.Prefix{netip.MustParsePrefix("100.127.255.253/30"), netip.MustParsePrefix("fd53:656c:7661:ffff::1/126")},
-	EdgeAddrs: []netip.Prefix{netip.MustParsePrefix("100.127.255.254/30"), netip.MustParsePrefix("fd53:656c:7661:ffff::2/126")},
+	HostAddrs: []netip.Prefix{netip.MustParsePrefix("192.0.0.253/30"), netip.MustParsePrefix("fd53:656c:7661:ffff::1/126")},
+	EdgeAddrs: []netip.Prefix{netip.MustParsePrefix("192.0.0.254/30"), netip.MustParsePrefix("fd53:656c:7661:ffff::2/126")},
+}
+
+// WithLink has addresses of other networks, one of a family: /30 and /126, or larger.
+func (l LinkPair) WithLink(networks []netip.Prefix) (LinkPair, error) {
+	l.HostAddrs, l.EdgeAddrs = slices.Clone(l.HostAddrs), slices.Clone(l.EdgeAddrs)
+	for _, n := range networks {
+		if n != n.Masked() || n.Addr().BitLen()-n.Bits() < 2 || !n.Addr().IsGlobalUnicast() {
+			return l, fmt.Errorf("%s is not a network of two addresses, such as 192.0.0.252/30", n)
+		}
+		at := slices.IndexFunc(l.HostAddrs, func(p netip.Prefix) bool { return p.Addr().Is4() == n.Addr().Is4() })
+		l.HostAddrs[at] = netip.PrefixFrom(n.Addr().Next(), n.Bits())
+		l.EdgeAddrs[at] = netip.PrefixFrom(n.Addr().Next().Next(), n.Bits())
+	}
+	return l, nil
 }
 
 // Families of tunnel endpoints.

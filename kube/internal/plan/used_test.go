@@ -22,7 +22,7 @@ func withBad(in *Input, addr string) {
 func TestAddressesOfOthers(t *testing.T) {
 	for addr, words := range map[string]string{
 		"127.0.0.1": "a loopback address", "224.0.0.5": "a multicast address", "0.0.0.1": "reserved", "255.255.255.255": "the broadcast address", "169.254.0.9": "valid on one link only",
-		"::9": "reserved", "fe80::9": "valid on one link only", "::ffff:198.51.100.9": "reserved", "100.127.255.253": "between a node and its edge", "10.244.7.7": "a network of pods, services or nodes",
+		"::9": "reserved", "fe80::9": "valid on one link only", "::ffff:198.51.100.9": "reserved", "192.0.0.253": "between a node and its edge", "10.244.7.7": "a network of pods, services or nodes",
 		"192.0.2.77": "a network of pods, services or nodes", "192.0.2.2": "the address of node worker-2", "198.51.100.1": "a next hop of EgressGateway out",
 	} {
 		for _, change := range []func(*Input){func(*Input) {}, asGateway} {

@@ -16,7 +16,7 @@ func (s Steerer) holdTable() int { return s.Table + 1 }
 
 func (s Steerer) holdRule(a netip.Addr) *netlink.Rule {
 	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.Src = familyOf(a), s.Config.Rule-1, s.holdTable(), prefix(netip.PrefixFrom(a, a.BitLen()))
+	r.Family, r.Priority, r.Table, r.Src, r.Protocol = familyOf(a), s.Config.Rule-1, s.holdTable(), prefix(netip.PrefixFrom(a, a.BitLen())), protocol
 	return r
 }
 
@@ -41,10 +41,10 @@ func (s Steerer) Hold(addresses []netip.Addr) error {
 }
 
 func (s Steerer) holdRoutes(family int) error {
-	routes := []netlink.Route{{Family: family, Table: s.holdTable(), Dst: everywhere(family), Type: unix.RTN_UNREACHABLE, Priority: 1}}
+	routes := []netlink.Route{{Protocol: protocol, Family: family, Table: s.holdTable(), Dst: everywhere(family), Type: unix.RTN_UNREACHABLE, Priority: 1}}
 	for _, p := range s.Cluster {
 		if familyOf(p.Addr()) == family {
-			routes = append(routes, netlink.Route{Family: family, Table: s.holdTable(), Dst: prefix(p.Masked()), Type: unix.RTN_THROW, Priority: 1})
+			routes = append(routes, netlink.Route{Protocol: protocol, Family: family, Table: s.holdTable(), Dst: prefix(p.Masked()), Type: unix.RTN_THROW, Priority: 1})
 		}
 	}
 	for _, r := range routes {
@@ -67,7 +67,7 @@ func (s Steerer) Release(addresses []netip.Addr) error {
 
 // Held are the addresses of which packets are held.
 func (s Steerer) Held() (list []netip.Addr, err error) {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	for _, family := range families {
 		filter := netlink.NewRule()
 		filter.Priority, filter.Table = s.Config.Rule-1, s.holdTable()
 		rules, err := netlink.RuleListFiltered(family, filter, netlink.RT_FILTER_PRIORITY|netlink.RT_FILTER_TABLE)
@@ -90,14 +90,14 @@ func (s Steerer) Held() (list []netip.Addr, err error) {
 func (s Steerer) RemoveHold() error {
 	list, err := s.Held()
 	errs := []error{err, s.Release(list)}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	for _, family := range families {
 		errs = append(errs, removeRoutes(family, s.holdTable()))
 	}
 	return errors.Join(errs...)
 }
 
 func removeRoutes(family, table int) error {
-	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: table, Protocol: protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 	errs := []error{err}
 	for _, r := range routes {
 		errs = append(errs, netlink.RouteDel(&r))

@@ -16,8 +16,11 @@ func prefix(p netip.Prefix) *ipNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// table is the name of ours.
-const table = "inet selvage_egress"
+// table is ours.
+const (
+	ownTable = "selvage_egress"
+	table    = "inet " + ownTable
+)
 
 // remove deletes it, whether or not it is there.
 const remove = "table " + table + "\ndelete table " + table + "\n"
@@ -42,6 +45,10 @@ func (s Steerer) Script(steering []plan.Steer, gone map[string]bool) string {
 		ct direction reply return
 		fib daddr type { local, broadcast, anycast, multicast } return
 ` + w.rules.String() + `	}
+	chain forward {
+		type filter hook forward priority raw; policy accept;
+		oifname "` + s.Link.Host + `" meta mark set meta mark & ` + fmt.Sprintf("%#x", ^s.Mark) + `
+	}
 	chain postrouting {
 		type nat hook postrouting priority srcnat - 1; policy accept;
 		oifname "` + s.Link.Host + `" snat ip to ip saddr

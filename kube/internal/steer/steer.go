@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -36,18 +37,20 @@ type Config struct {
 	Sysctls string         // folder of the node's, or "" for /proc/sys, which is read-only in most containers
 }
 
-// Default are a mark, a table and a rule that no CNI plugin in wide use has: kube-proxy marks with 0xc000, Calico with 0xffff0000,
-// Cilium with 0x0f00, and their rules begin at 100.
+// Default are a mark, a table and a rule that no program in wide use takes: docs/guide/kubernetes.md.
 func Default(link plan.LinkPair, mtu int, cluster []netip.Prefix) Config {
-	return Config{Link: link, MTU: mtu, Mark: 0x2000, Table: 7789, Rule: 90, Cluster: cluster}
+	return Config{Link: link, MTU: mtu, Mark: 0x1000, Table: 7789, Rule: 90, Cluster: cluster}
 }
+
+// protocol of rules and routes says that they are ours, whatever their numbers are.
+const protocol = 115
 
 // Steerer changes the network namespace that it is used in.
 type Steerer struct {
 	Config
 }
 
-// Setup makes the pair, the rules and the routes, where they are not there yet.
+// Setup makes the pair, where it is not there yet.
 func (s Steerer) Setup() error {
 	host, err := s.pair()
 	if err != nil {
@@ -63,6 +66,9 @@ func (s Steerer) Setup() error {
 			return fmt.Errorf("address %s of %s: %w", a, s.Link.Host, err)
 		}
 	}
+	if err := s.tidy(host); err != nil {
+		return err
+	}
 	for _, set := range [][2]string{
 		// Replies come from outside by the pair, while the way back is another.
 		{"net/ipv4/conf/" + s.Link.Host + "/rp_filter", "2"}, {"net/ipv4/conf/" + s.Link.Host + "/forwarding", "1"},
@@ -73,12 +79,28 @@ func (s Steerer) Setup() error {
 			return err
 		}
 	}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		if err := s.route(family, host.Attrs().Index); err != nil {
-			return err
+	return nil
+}
+
+// tidy removes what an agent with other numbers has made.
+func (s Steerer) tidy(host netlink.Link) error {
+	addrs, err := netlink.AddrList(host, netlink.FAMILY_ALL)
+	errs := []error{err}
+	for _, a := range addrs {
+		own, _ := netip.AddrFromSlice(a.IP)
+		if is := func(p netip.Prefix) bool { return p.Addr() == own.Unmap() }; !own.IsLinkLocalUnicast() && !slices.ContainsFunc(s.Link.HostAddrs, is) {
+			errs = append(errs, netlink.AddrDel(host, &a))
 		}
 	}
-	return nil
+	return errors.Join(append(errs, removeRules(func(r netlink.Rule) bool { return isOurs(r) && !s.isCurrent(r) }))...)
+}
+
+var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
+
+func isOurs(r netlink.Rule) bool { return r.Protocol == protocol }
+
+func (s Steerer) isCurrent(r netlink.Rule) bool {
+	return r.Priority == s.Config.Rule && r.Table == s.Table && r.Mark == s.Mark || r.Priority == s.Config.Rule-1 && r.Table == s.holdTable()
 }
 
 // pair is the node's end; both are up then.
@@ -106,9 +128,36 @@ func (s Steerer) pair() (netlink.Link, error) {
 	return host, nil
 }
 
+// Lead has what is marked go into the pair, or nowhere. Where nothing is to be marked there is no rule and no route.
+func (s Steerer) Lead(steering []plan.Steer) error {
+	if !leads(steering) {
+		return s.withdraw()
+	}
+	host, err := netlink.LinkByName(s.Link.Host)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", s.Link.Host, err)
+	}
+	for _, family := range families {
+		if err := s.route(family, host.Attrs().Index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leads reports whether anything is to be marked.
+func leads(steering []plan.Steer) bool {
+	return slices.ContainsFunc(steering, func(p plan.Steer) bool { return !p.Held })
+}
+
+// withdraw ends what Lead does.
+func (s Steerer) withdraw() error {
+	return removeRules(func(r netlink.Rule) bool { return isOurs(r) && r.Src == nil })
+}
+
 // route has what is marked go into the pair, or nowhere.
 func (s Steerer) route(family, index int) error {
-	nowhere := &netlink.Route{Family: family, Table: s.Table, Dst: everywhere(family), Type: unix.RTN_UNREACHABLE, Priority: 1 << 30}
+	nowhere := &netlink.Route{Protocol: protocol, Family: family, Table: s.Table, Dst: everywhere(family), Type: unix.RTN_UNREACHABLE, Priority: 1 << 30}
 	if err := netlink.RouteReplace(nowhere); err != nil {
 		return fmt.Errorf("route of table %d: %w", s.Table, err)
 	}
@@ -116,7 +165,7 @@ func (s Steerer) route(family, index int) error {
 		if a.Addr().Is4() != (family == netlink.FAMILY_V4) {
 			continue
 		}
-		into := &netlink.Route{Family: family, Table: s.Table, Dst: everywhere(family), LinkIndex: index, Gw: a.Addr().AsSlice(), Priority: 1}
+		into := &netlink.Route{Protocol: protocol, Family: family, Table: s.Table, Dst: everywhere(family), LinkIndex: index, Gw: a.Addr().AsSlice(), Priority: 1}
 		if err := netlink.RouteReplace(into); err != nil {
 			return fmt.Errorf("route of table %d by %s: %w", s.Table, a.Addr(), err)
 		}
@@ -127,7 +176,7 @@ func (s Steerer) route(family, index int) error {
 	return nil
 }
 
-func everywhere(family int) (n *ipNet) {
+func everywhere(family int) *ipNet {
 	if family == netlink.FAMILY_V4 {
 		return prefix(netip.MustParsePrefix("0.0.0.0/0"))
 	}
@@ -136,26 +185,50 @@ func everywhere(family int) (n *ipNet) {
 
 func (s Steerer) rule(family int) *netlink.Rule {
 	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.Mark, r.Mask = family, s.Config.Rule, s.Table, s.Mark, &s.Mark
+	r.Family, r.Priority, r.Table, r.Mark, r.Mask, r.Protocol = family, s.Config.Rule, s.Table, s.Mark, &s.Mark, protocol
 	return r
 }
 
-// Apply replaces what is steered, in one step. gone are the gateways of which no node serves.
+// Apply replaces what is steered, in one step. gone are the gateways of which no node serves. Packets are marked only while there is
+// a rule for them, and without a policy there is no table.
 func (s Steerer) Apply(ctx context.Context, steering []plan.Steer, gone map[string]bool) error {
-	return nft(ctx, s.Script(steering, gone))
+	script := remove
+	if len(steering) > 0 {
+		script = s.Script(steering, gone)
+	}
+	if !leads(steering) {
+		return errors.Join(nft(ctx, script), s.withdraw())
+	}
+	if err := s.Lead(steering); err != nil {
+		return err
+	}
+	return nft(ctx, script)
 }
 
-// Remove takes all away that Setup, Apply and Hold made.
+// Remove takes all away that Setup, Apply and Hold made, with other numbers too.
 func (s Steerer) Remove(ctx context.Context) error {
-	errs := []error{nft(ctx, remove), s.RemoveHold()}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		if err := netlink.RuleDel(s.rule(family)); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("rule %d: %w", s.Config.Rule, err))
-		}
-		errs = append(errs, removeRoutes(family, s.Table))
+	errs := []error{nft(ctx, remove), removeRules(isOurs)}
+	for _, family := range families {
+		errs = append(errs, removeRoutes(family, s.Table), removeRoutes(family, s.holdTable()))
 	}
 	if host, err := netlink.LinkByName(s.Link.Host); err == nil {
 		errs = append(errs, netlink.LinkDel(host))
+	}
+	return errors.Join(errs...)
+}
+
+// removeRules removes those that are meant, and our routes of their tables.
+func removeRules(meant func(netlink.Rule) bool) error {
+	var errs []error
+	for _, family := range families {
+		rules, err := netlink.RuleList(family)
+		errs = append(errs, err)
+		for _, r := range rules {
+			if meant(r) {
+				r.Family = family
+				errs = append(errs, netlink.RuleDel(&r), removeRoutes(family, r.Table))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -432,7 +432,9 @@ func TestRefused(t *testing.T) {
 	before := s.run("nft", "list", "ruleset")
 	bad := s.Steerer
 	bad.Link.Host = `"`
-	if err := s.node.Do(func() error { return bad.Apply(t.Context(), nil, nil) }); err == nil {
+	if err := s.node.Do(func() error {
+		return bad.Apply(t.Context(), []plan.Steer{{Policy: "one", Pods: all[0].Pods, Held: true}}, nil)
+	}); err == nil {
 		t.Fatal("nft takes a name of an interface that there cannot be")
 	}
 	if after := s.run("nft", "list", "ruleset"); after != before {
@@ -499,7 +501,7 @@ func BenchmarkApply(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, pods), func(b *testing.B) {
 				h, s := bench(b)
 				s2 := func() error { return do(s) }
-				if err := h.Do(func() error { return s.Apply(b.Context(), list, nil) }); err != nil {
+				if err := h.Do(func() error { return errors.Join(s.Setup(), s.Apply(b.Context(), list, nil)) }); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {

@@ -66,6 +66,8 @@ func TestValues(t *testing.T) {
 		`agent={"clusterNetworks":["10.0.0.0"]}`:         "does not match pattern",
 		`agent={"arguments":"--x"}`:                      "got string, want array",
 		`agent={"healthPort":0}`:                         "minimum: got 0, want 1",
+		`agent={"mark":"0x3000"}`:                        "does not match pattern",
+		`agent={"link":["selvage0"]}`:                    "does not match pattern",
 		`images={"kube":{"repository":""}}`:              "does not match pattern",
 		`adopt={"egressgateway":"yes"}`:                  "got string, want boolean",
 		`adopt={"vlans":[30]}`:                           "got number, want string",
@@ -133,6 +135,20 @@ func TestTemplate(t *testing.T) {
 	out, err := server.Run(t.Context(), "helm", "template", release, folder, "--namespace", namespace, "--dry-run=server", "--show-only", "templates/uninstall.yaml")
 	if err != nil || strings.Count(out, "kind: ") != 6 {
 		t.Errorf("%s %v", out, err)
+	}
+}
+
+// What agents take of a node are values of the chart, which the program knows as arguments.
+func TestNumbers(t *testing.T) {
+	tier.Slow(t)
+	text, err := server.Run(t.Context(), "helm", "template", release, folder, "--set-json", `agent={"mark":"0x00100000","routingTable":5000,"rulePriority":60,"replicationPort":9000,"link":["192.0.0.8/30"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, argument := range []string{"--mark=0x00100000", "--table=5000", "--rule=60", "--replication-port=9000", "--link=192.0.0.8/30"} {
+		if !strings.Contains(text, "- "+argument+"\n") {
+			t.Errorf("%s is not there", argument)
+		}
 	}
 }
 

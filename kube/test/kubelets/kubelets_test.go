@@ -241,4 +241,4 @@ func (b *cluster) nothing(n *node) error {
 	return err
 }
 
-var ours = regexp.MustCompile(`(?m)^.*(selvage|7789|7790|0x2000).*$`)
+var ours = regexp.MustCompile(`(?m)^.*(selvage|7789|7790|0x1000).*$`)

@@ -310,7 +310,7 @@ func (b *cluster) nothing(h *topo.Host) error {
 	for _, argv := range [][]string{{"nft", "list", "tables"}, {"ip", "rule"}, {"ip", "-6", "rule"}, {"ip", "link"}, {"ip", "route", "show", "table", "all"}} {
 		out, err := h.Output(b.Ctx, argv...)
 		errs = append(errs, err)
-		for _, word := range []string{"selvage", "7789", "7790", "0x2000"} {
+		for _, word := range []string{"selvage", "7789", "7790", "0x1000"} {
 			if slices.Contains(fields(string(out)), word) {
 				errs = append(errs, fmt.Errorf("%v says %s", argv, out))
 			}
