@@ -124,6 +124,9 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, errors.Join(unread, err)
 	}
 	planned := a.attachments.join(&in)
+	if err := a.Node.lingering(ctx, &in); err != nil { // else pods that still run would leave by the node
+		return reconcile.Result{}, errors.Join(unread, err)
+	}
 	unread = errors.Join(unread, a.selects(in)) // the node's tables do not wait for files of the plugin
 	unread = errors.Join(unread, a.passwords(ctx, &in))
 	p, err := plan.Make(in)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/replace"
@@ -32,6 +33,7 @@ type Node struct {
 	Bypass func(context.Context) string
 
 	others conflicts
+	linger map[netip.Addr]time.Time // when the node found a pod last whose object is gone
 
 	applied string    // what the kernel listed after the last change of the steering
 	wanted  string    // what that was made of

@@ -181,7 +181,7 @@ func (m *maker) collect() (err error) {
 	m.refuse()
 	apart(m.concerns)
 	m.fit()
-	m.concerns = slices.DeleteFunc(m.concerns, func(c *concern) bool { return c.Pods == 0 && !c.Member })
+	m.concerns = slices.DeleteFunc(m.concerns, func(c *concern) bool { return !c.concernsNode() })
 	for _, c := range m.concerns {
 		c.Problem = m.problem(c)
 	}
@@ -209,6 +209,7 @@ func (m *maker) selectPods(c *concern, within func(Pod) bool) {
 			c.addrs = append(c.addrs, pod.Addresses...)
 		}
 	}
+	c.addrs = append(c.addrs, m.in.Lingering[ShortKey(c.Key)]...)
 	slices.SortFunc(c.addrs, netip.Addr.Compare)
 	c.addrs = slices.Compact(c.addrs)
 	c.addrs, c.strange = m.divide(c.addrs)

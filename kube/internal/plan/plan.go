@@ -30,6 +30,8 @@ type Input struct {
 	NetworksUnknown string
 	// Passwords are those of BGP, as the node has them.
 	Passwords map[v1alpha1.SecretKey]Password
+	// Lingering are addresses of pods that still run, though their objects say otherwise, by the ShortKey of the policy that steers them.
+	Lingering map[string][]netip.Addr
 }
 
 // Node is what of a node counts.

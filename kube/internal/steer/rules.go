@@ -80,24 +80,21 @@ func (w *script) policy(p plan.Steer, is4 bool, mark uint32, byNode bool) {
 	ip := family(is4)
 	from := fmt.Sprintf("\t\t%s saddr @%s ", ip, w.set(is4, "pods", false, plan.Texts(pods)))
 	if len(except) > 0 {
-		w.line(from+"%s daddr @%s return comment %q", ip, w.set(is4, "except", true, plan.Texts(except)), comment(p.Policy))
+		w.line(from+"%s daddr @%s return comment %q", ip, w.set(is4, "except", true, plan.Texts(except)), plan.ShortKey(p.Policy))
 	}
 	if len(to) > 0 {
 		from += fmt.Sprintf("%s daddr @%s ", ip, w.set(is4, "to", true, plan.Texts(to)))
 	}
 	if byNode {
-		w.line(from+"return comment %q", comment(p.Policy))
+		w.line(from+"return comment %q", plan.ShortKey(p.Policy))
 		return
 	}
 	if p.Held {
-		w.line(from+"drop comment %q", comment(p.Policy))
+		w.line(from+"drop comment %q", plan.ShortKey(p.Policy))
 		return
 	}
-	w.line(from+"meta mark set meta mark | %#x return comment %q", mark, comment(p.Policy))
+	w.line(from+"meta mark set meta mark | %#x return comment %q", mark, plan.ShortKey(p.Policy))
 }
-
-// comment is a policy's name, which nft takes up to 128 bytes of.
-func comment(policy string) string { return policy[:min(len(policy), 127)] }
 
 func other(is4 bool) func(netip.Prefix) bool {
 	return func(p netip.Prefix) bool { return p.Addr().Is4() != is4 }
