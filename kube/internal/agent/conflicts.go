@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -10,12 +9,11 @@ import (
 )
 
 // conflictsEach is the time between two looks at what other programs have on the node.
-const conflictsEach = 10 * time.Second
+const conflictsEach = 30 * time.Second
 
-// conflicts are what the last look found.
+// conflicts are what the last look found that told all.
 type conflicts struct {
 	list   []string
-	err    error
 	looked time.Time
 }
 
@@ -23,20 +21,27 @@ type conflicts struct {
 // rule, and packets of the plan's pods go nowhere.
 func (n *Node) prepare(p *plan.Plan, f *Found) error {
 	if time.Since(n.others.looked) > conflictsEach {
-		was := n.others.list
-		n.others = conflicts{looked: time.Now()}
-		n.others.err = n.Within(func() (err error) { n.others.list, err = n.Steer.Conflicts(p.Cluster); return err })
-		if !slices.Equal(was, n.others.list) {
-			slog.Warn("other programs of the node use what steers pods", "conflicts", n.others.list)
+		var list []string
+		err := n.Within(func() (err error) { list, err = n.Steer.Conflicts(p.Cluster); return err })
+		if err != nil && n.others.looked.IsZero() {
+			return err
+		}
+		if err != nil { // such as what changed meanwhile
+			slog.Warn("what other programs have on the node is not known", "err", err)
+		} else if !slices.Equal(n.others.list, list) {
+			slog.Warn("other programs of the node use what steers pods", "conflicts", list)
+		}
+		if err == nil {
+			n.others = conflicts{list: list, looked: time.Now()}
 		}
 	}
 	f.Conflicts = n.others.list
 	if len(f.Conflicts) == 0 {
-		return errors.Join(n.others.err, n.Within(n.Steer.Setup))
+		return n.Within(n.Steer.Setup)
 	}
 	p.Steering = slices.Clone(p.Steering)
 	for i := range p.Steering {
 		p.Steering[i].Held = true
 	}
-	return n.others.err
+	return nil
 }
