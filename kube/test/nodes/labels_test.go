@@ -300,7 +300,8 @@ func monitor(b *managed, h *topo.Host) *steered {
 	read, write := io.Pipe()
 	cmd.Stdout = write
 	b.Must(cmd.Start())
-	text, err := h.Output(b.Ctx, "nft", "list", "table", "inet", "selvage_egress")
+	// All tables, as there is none of ours where no policy selects a pod.
+	text, err := h.Output(b.Ctx, "nft", "list", "ruleset")
 	b.Must(err)
 	for _, word := range fields(strings.ReplaceAll(string(text), ",", " ")) {
 		if ip, err := netip.ParseAddr(word); err == nil {
