@@ -66,7 +66,7 @@ func Run(ctx context.Context, by *rest.Config, o Options) error {
 	one := true
 	own := func(field string) fields.Selector { return fields.OneTermEqualSelector(field, o.Name) }
 	m, err := ctrl.NewManager(by, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: controller.OrNone(o.Metrics)}, HealthProbeBindAddress: controller.OrNone(""),
+		Scheme: scheme, Metrics: server.Options{BindAddress: controller.OrNone(o.Metrics)},
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Field: own("spec.nodeName"), Transform: controller.Slim}, &corev1.Node{}: {Transform: controller.Slim}, &v1alpha1.EgressNode{}: {Field: own("metadata.name")},
 		}},
