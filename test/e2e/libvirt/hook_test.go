@@ -155,6 +155,11 @@ func (n *host) refused(t *testing.T) {
 		{"Bridge", "<interface type='ethernet'>", "<interface type='bridge'>", "is of type bridge"},
 		{"NoDevice", "<target dev='web1'/>", "", "has no device yet"},
 		{"Address", "<selvage:address>10.0.0.1<", "<selvage:address>10.0.0.1000<", "10.0.0.1000"},
+		{"NoAddress", "<selvage:address>10.0.0.1<", "<selvage:address><", "<selvage:address> is empty"},
+		{"NoMAC", "<selvage:label name=\"tier\" value=\"web\"/>", "<selvage:mac/>", "<selvage:mac> is empty"},
+		{"NoVLAN", "<selvage:label name=\"tier\" value=\"web\"/>", "<selvage:vlan id=\"\" segment=\"blue\"/>", "<selvage:vlan> has no id="},
+		{"WordForVLAN", "<selvage:label name=\"tier\" value=\"web\"/>", "<selvage:vlan id=\"x\" segment=\"blue\"/>", "VLAN 'x' is not a number"},
+		{"NoLabel", "<selvage:label name=\"tier\" value=\"web\"/>", "<selvage:label value=\"web\"/>", "<selvage:label> has no name="},
 		{"XML", "</domain>", "</dom", "unclosed token"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
