@@ -30,7 +30,7 @@ edge=${unit%.service}
 running() { PROGRAM status --edge "$edge" >/dev/null 2>&1; }
 case "$1" in
 show)
-	echo LoadState=loaded
+	if [ -e DIR/selvage ]; then echo LoadState=loaded; else echo LoadState=not-found; fi
 	if running; then echo ActiveState=active; else echo ActiveState=inactive; fi
 	;;
 is-enabled) if [ -e DIR/enabled ]; then echo enabled; else echo disabled; exit 1; fi ;;
@@ -42,6 +42,17 @@ start)
 	;;
 reload) PROGRAM apply --edge "$edge" "DIR/etc/$edge.yaml" ;;
 esac
+`
+
+// apt is in the place of the package manager's module: a link to the program is the package.
+const apt = `#!/bin/sh
+# WANT_JSON
+if [ -e DIR/selvage ]; then
+	echo '{"changed": false}'
+	exit
+fi
+grep -q '"_ansible_check_mode": true' "$1" || ln -s PROGRAM DIR/selvage
+echo '{"changed": true}'
 `
 
 // The role's playbook changes nothing in check mode, starts an edge, does nothing again, reloads what changed, and
@@ -56,28 +67,32 @@ func TestAnsible(t *testing.T) {
 	web1 := n.Guest("web1", 0, 1, n.Hosts[0], "web1", 1450)
 	n.Edge(2, "  segments: [{name: web, vni: 100, remotes: REMOTES}]\n  ports: [{name: r0, interface: r0, segment: web}]\n")
 	a := &ansible{Hub: n, dir: t.TempDir(), edge: "host-" + n.Topo.ID}
-	script := strings.NewReplacer("DIR", a.dir, "PROGRAM", harness.Program).Replace(systemctl)
-	n.Must(errors.Join(os.WriteFile(filepath.Join(a.dir, "systemctl"), []byte(script), 0o755), os.CopyFS(filepath.Join(a.dir, "play"), os.DirFS(deploy+"/ansible"))))
+	n.Must(errors.Join(os.CopyFS(filepath.Join(a.dir, "play"), os.DirFS(deploy+"/ansible")), os.Mkdir(filepath.Join(a.dir, "play", "library"), 0o755)))
+	for file, script := range map[string]string{"systemctl": systemctl, "play/library/fake_apt": apt} {
+		script = strings.NewReplacer("DIR", a.dir, "PROGRAM", harness.Program).Replace(script)
+		n.Must(os.WriteFile(filepath.Join(a.dir, file), []byte(script), 0o755))
+	}
+	a.write("roles/selvage/tasks/main.yaml", "    state: present\n", "    state: present\n    use: fake_apt\n")
 	a.inventory()
 	t.Cleanup(a.stop)
 	if out, err := a.play("--syntax-check"); err != nil {
 		t.Fatalf("the syntax: %v\n%s", err, out)
 	}
-	a.changes("check mode", 3, "--check", "--diff")
+	a.changes("check mode, without the package", 4, "--check", "--diff")
 	n.Once("check mode changes nothing", func() error {
-		return harness.Nothing(filepath.Join(a.dir, "etc", "*"), filepath.Join(a.dir, "enabled"))
+		return harness.Nothing(filepath.Join(a.dir, "etc", "*"), filepath.Join(a.dir, "enabled"), filepath.Join(a.dir, "selvage"))
 	})
-	a.changes("the first run", 3)
+	a.changes("the first run", 4)
 	n.Edges["edge1"] = &dut.Edge{Name: a.edge}
 	defer delete(n.Edges, "edge1")
 	n.Fact("web1 pings blue2", func() error { return harness.Ping(n.Ctx, web1.Host, blue2.Addr(4)) })
 	a.changes("the same again", 0)
-	a.write("name: web1", "name: other1")
+	a.write(variables, "name: web1", "name: other1")
 	a.changes("another port, with a reload", 2)
 	n.Once("the edge has it", func() error { return n.PortState("edge1", "other1", "up") })
 	before, err := os.ReadFile(filepath.Join(a.dir, "etc", a.edge+".yaml"))
 	n.Must(err)
-	a.write("segment: web", "segment: none")
+	a.write(variables, "segment: web", "segment: none")
 	for _, mode := range [][]string{{"--check"}, nil} {
 		if out, err := a.play(mode...); err == nil || !strings.Contains(out, "none") {
 			t.Errorf("a wrong configuration, %v: %v\n%s", mode, err, out)
@@ -96,27 +111,29 @@ type ansible struct {
 
 func (a *ansible) inventory() {
 	a.T.Helper()
-	a.write("interfaces: [eth0]", "interfaces: ["+topo.UnderlayName+"]")
+	a.write(variables, "interfaces: [eth0]", "interfaces: ["+topo.UnderlayName+"]")
 	text := fmt.Sprintf("[edges]\n%s selvage_tep=%s\nother selvage_tep=%s\n", a.edge, a.Teps[0], a.Teps[1])
 	a.Must(os.WriteFile(filepath.Join(a.dir, "play", "hosts"), []byte(text), 0o644))
 }
 
-// write changes the variables of the edges.
-func (a *ansible) write(old, now string) {
+const variables = "group_vars/edges.yaml"
+
+// write changes a file of the playbook.
+func (a *ansible) write(file, old, now string) {
 	a.T.Helper()
-	path := filepath.Join(a.dir, "play", "group_vars", "edges.yaml")
+	path := filepath.Join(a.dir, "play", file)
 	text, err := os.ReadFile(path)
 	a.Must(err)
 	changed := strings.Replace(string(text), old, now, 1)
 	if changed == string(text) {
-		a.Fail("change the variables", fmt.Errorf("no %q in %s", old, text))
+		a.Fail("change "+file, fmt.Errorf("no %q in %s", old, text))
 	}
 	a.Must(os.WriteFile(path, []byte(changed), 0o644))
 }
 
 func (a *ansible) play(words ...string) (string, error) {
-	argv := append([]string{"ansible-playbook", "-i", "hosts", "site.yaml", "--limit", a.edge, "-c", "local", "-e", "ansible_become=false", "-e", "selvage_package=", "-e",
-		"selvage_dir=" + filepath.Join(a.dir, "etc"), "-e", "selvage_program=" + harness.Program, "-e", "ansible_python_interpreter=/usr/bin/python3"}, words...)
+	argv := append([]string{"ansible-playbook", "-i", "hosts", "site.yaml", "--limit", a.edge, "-c", "local", "-e", "ansible_become=false", "-e",
+		"selvage_dir=" + filepath.Join(a.dir, "etc"), "-e", "selvage_program=" + filepath.Join(a.dir, "selvage"), "-e", "ansible_python_interpreter=/usr/bin/python3"}, words...)
 	c := a.Hosts[0].Command(a.Ctx, append([]string{"env", "-C", filepath.Join(a.dir, "play")}, argv...)...)
 	c.Env = []string{"PATH=" + a.dir + ":" + os.Getenv("PATH"), "HOME=" + a.dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCAL_TEMP=" + a.dir, "ANSIBLE_REMOTE_TEMP=" + a.dir, "LC_ALL=C.UTF-8"}
 	var out bytes.Buffer
