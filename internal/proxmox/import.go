@@ -57,6 +57,7 @@ type importer struct {
 	notes    []string
 	peers    []netip.Addr // of the EVPN controller, without this edge
 	as       uint64
+	speaker  section // the EVPN controller that peers and as are from
 	segments []segment
 	routers  []router
 }
@@ -229,11 +230,21 @@ func (i *importer) otherNetworks(zone section) (all []netip.Prefix) {
 	return all
 }
 
-// controller reads the BGP of a zone. Proxmox has one EVPN controller.
+// controller reads the BGP of a zone. Proxmox VE 9 may have several EVPN controllers, and an edge has one AS.
 func (i *importer) controller(zone section) (err error) {
 	c, is := find(i.controllers, zone.get("controller"))
 	if !is || c.kind != "evpn" {
 		return zone.wrong("controller", "there is no controller %q of type evpn", zone.get("controller"))
+	}
+	if i.speaker.id != "" && i.speaker.id != c.id {
+		return zone.wrong("controller", "the controller %s is another than %s of the zones before, and an edge is of one: choose zones by --zone", c.id, i.speaker.id)
+	}
+	i.speaker = c
+	if err := i.session(c); err != nil {
+		return err
+	}
+	if err := i.secondary(zone); err != nil {
+		return err
 	}
 	if i.as, err = c.number("asn", 1, 1<<32-2); err != nil {
 		return err
@@ -253,6 +264,12 @@ func (i *importer) controller(zone section) (err error) {
 	if len(i.peers) == 0 {
 		return c.wrong("peers", "there is no peer besides %s", i.TEP)
 	}
+	i.others(c)
+	return nil
+}
+
+// others notes what the controllers of nodes mean beside an EVPN controller.
+func (i *importer) others(c section) {
 	for _, other := range i.controllers {
 		switch {
 		case other.kind == "bgp" && other.get("asn") != c.get("asn"):
@@ -261,6 +278,40 @@ func (i *importer) controller(zone section) (err error) {
 			i.note(other, "sessions of node %s with routers of the underlay stay there; those of an edge are neighbours with an uplink", other.get("node"))
 		case other.kind != "evpn":
 			i.note(other, "the routing of the underlay is the host's own")
+		}
+	}
+}
+
+// secondary looks at the other controllers of a zone: routes of sessions in one AS are not passed on.
+func (i *importer) secondary(zone section) error {
+	for _, id := range zone.list("secondary-controllers") {
+		if other, is := find(i.controllers, id); !is || other.get("bgp-mode") != "external" {
+			return zone.wrong("secondary-controllers", "sessions of %s are not of bgp-mode external, so that nodes do not pass on its routes: write its peers as bgp.neighbours by hand, "+
+				"and import a copy of the directory without the line", id)
+		}
+		i.note(zone, "secondary-controllers %s is not carried: the nodes that have its sessions pass on its routes", id)
+	}
+	return nil
+}
+
+// session says what properties of a controller, which are newer than Proxmox VE 9.1, mean for sessions with the edge.
+func (i *importer) session(c section) error {
+	if c.get("bgp-mode") == "external" {
+		return c.wrong("bgp-mode", "bgp-mode external has the nodes take sessions from another AS alone, and which one the edge has is not in these files: write bgp by hand, "+
+			"with as and ebgpMultihop of each neighbour, and import a copy of the directory without the line")
+	}
+	for _, name := range []string{"route-map-in", "route-map-out"} {
+		if c.get(name) != "" {
+			return c.wrong(name, "%s %s chooses the routes of the overlay, and its entries are in another file: write it as bgp.policies, and import a copy of the directory without the line", name, c.get(name))
+		}
+	}
+	for _, p := range []struct{ name, why string }{
+		{"nodes", "it says which nodes of the cluster have the sessions; peers are the edge's neighbours, whichever they are"},
+		{"peer-group-name", "it is a name in the nodes' FRR"},
+		{"ebgp-multihop", "it counts with bgp-mode external alone"},
+	} {
+		if c.get(p.name) != "" {
+			i.note(c, "%s %s is not carried: %s", p.name, c.get(p.name), p.why)
 		}
 	}
 	return nil

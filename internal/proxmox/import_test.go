@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,16 @@ var full = map[string]string{
 	"controllers.cfg": `evpn: fabric
 	asn 65000
 	peers 192.0.2.1,192.0.2.2 192.0.2.3
+	nodes pve1,pve2
+	peer-group-name ONE
+	bgp-mode auto
+	ebgp-multihop 3
+
+evpn: dci
+	asn 65010
+	peers 203.0.113.9
+	bgp-mode external
+	route-map-out only-ours
 
 bgp: bgppve2
 	asn 65002
@@ -27,6 +38,7 @@ bgp: bgppve2
 	loopback lo
 	node pve2
 	peers 198.51.100.1
+	route-map-in x
 
 isis: isispve2
 	isis-domain d
@@ -49,6 +61,7 @@ evpn: red
 	mtu 1400
 	nodes pve1,pve2
 	rt-import 65001:1000,65002:1000
+	secondary-controllers dci
 	vxlan-port 4790
 
 evpn: blue
@@ -168,7 +181,7 @@ func TestImportErrors(t *testing.T) {
 		want                 string
 	}{
 		{"Unknown", "zones.cfg", "mtu 1400", "new-thing 7", nil, `zones.cfg:13: evpn "red": the property "new-thing" is unknown`},
-		{"UnknownType", "zones.cfg", "vlan: office", "wifi: office", nil, `zones.cfg:25: a zone of type "wifi" is unknown`},
+		{"UnknownType", "zones.cfg", "vlan: office", "wifi: office", nil, `zones.cfg:26: a zone of type "wifi" is unknown`},
 		{"NoHeader", "vnets.cfg", "vnet: blue1", "blue1", nil, `vnets.cfg:7: "blue1" is not "TYPE: NAME"`},
 		{"Twice", "vnets.cfg", "tag 2001", "tag 2001\n\ttag 2002", nil, `vnets.cfg:9: vnet "blue1": tag is there twice`},
 		{"TwoSections", "vnets.cfg", "vnet: flat1", "vnet: red1", nil, `there are two sections "red1"`},
@@ -183,6 +196,10 @@ func TestImportErrors(t *testing.T) {
 		{"Name", "vnets.cfg", "vnet: blue1", "vnet: blue1},{x", nil, `"blue1},{x" is no name of a vnet`},
 		{"Fabric", "controllers.cfg", "peers 192.0.2.1,192.0.2.2 192.0.2.3", "fabric f1", nil, `name their addresses by --peer`},
 		{"Alone", "controllers.cfg", "peers 192.0.2.1,192.0.2.2 192.0.2.3", "peers 192.0.2.1", nil, `there is no peer besides 192.0.2.1`},
+		{"External", "controllers.cfg", "bgp-mode auto", "bgp-mode external", nil, `controllers.cfg:6: evpn "fabric": bgp-mode external has the nodes take sessions from another AS`},
+		{"RouteMap", "controllers.cfg", "ebgp-multihop 3", "route-map-in only-ours", nil, `controllers.cfg:7: evpn "fabric": route-map-in only-ours chooses the routes`},
+		{"Secondary", "controllers.cfg", "bgp-mode external\n", "bgp-mode internal\n", nil, `sessions of dci are not of bgp-mode external`},
+		{"TwoControllers", "zones.cfg", "controller fabric\n\tvrf-vxlan 2000", "controller dci\n\tvrf-vxlan 2000", nil, `the controller dci is another than fabric`},
 		{"NoSuchZone", "", "", "", func(o *Options) { o.Zones = []string{"green"} }, `there is no zone "green"; there are red, blue, flat, office`},
 		{"Office", "", "", "", func(o *Options) { o.Zones = []string{"office"} }, `a zone without tunnels stays with its node`},
 		{"TwoExits", "", "", "", func(o *Options) { o.Exit = &Exit{} }, `choose one zone of type evpn by --zone`},
@@ -206,6 +223,30 @@ func TestImportErrors(t *testing.T) {
 	}
 	if _, err := Import(t.TempDir(), options()); err == nil || !strings.Contains(err.Error(), "there is no zone") {
 		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// Each property that the API of Proxmox VE 9 lists for a kind of section is known, but for those of other types.
+func TestAPI(t *testing.T) {
+	text, err := os.ReadFile("testdata/api.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := strings.Fields("bridge tag vlan-protocol dp-id isis-domain isis-ifaces isis-net")
+	for line := range strings.Lines(string(text)) {
+		what, names, is := strings.Cut(line, ": ")
+		if !is || line[0] == '#' {
+			continue
+		}
+		for _, name := range strings.Fields(names) {
+			is := slices.Contains(others, name) && what != "vnet"
+			for kind, known := range properties {
+				is = is || strings.HasPrefix(kind, what+" ") && slices.Contains(known, name)
+			}
+			if !is {
+				t.Errorf("%s of a %s is unknown", name, what)
+			}
+		}
 	}
 }
 

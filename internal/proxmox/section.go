@@ -100,9 +100,10 @@ func (s section) on(name string) bool {
 	return slices.Contains([]string{"1", "yes", "true", "on"}, s.get(name))
 }
 
-// list is a value of several words: commas, semicolons and blanks part them.
+// list is a value of several words, in one line or several: commas, semicolons and blanks part them.
 func (s section) list(name string) []string {
-	return strings.FieldsFunc(s.get(name), func(r rune) bool { return strings.ContainsRune(",; \t", r) })
+	p := s.values[name]
+	return strings.FieldsFunc(strings.Join(append([]string{p.text}, p.more...), ","), func(r rune) bool { return strings.ContainsRune(",; \t", r) })
 }
 
 // wrong is an error at a property, or at the section when it has none.
@@ -119,9 +120,9 @@ func (s section) known(names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(s.values)) {
 		p := s.values[name]
 		if !slices.Contains(names, name) {
-			return s.wrong(name, "the property %q is unknown: this import knows Proxmox VE 8 and 9", name)
+			return s.wrong(name, "the property %q is unknown, and so what an edge has to do for it: this import knows %s; import a copy of the directory without the line if an edge need not know it", name, knows)
 		}
-		if len(p.more) > 0 && name != "dhcp-range" {
+		if len(p.more) > 0 && name != "dhcp-range" && name != "secondary-controllers" {
 			return s.wrong(name, "%s is there twice", name)
 		}
 	}
