@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // addRouting notes which routing protocols have routes over a bond. A host without bonds is not asked.
@@ -56,7 +58,7 @@ func checkBonds(inv *Inventory) []Finding {
 				Evidence: fmt.Sprintf("main routing table; the bond's mode is %s", bond.Bond.Mode),
 				Why: "The bond's hash and the protocol's ECMP choose a link one after the other, and a member that fails with its link up is seen by LACP only after 3 s (fast rate) or 90 s " +
 					"(IEEE 802.1AX): the adjacency may end first, and with it all links. The NSX edge study's preflight has no routing protocol over a LAG.",
-				Measure: []string{"ip route show dev " + bond.Name, "cat /proc/net/bonding/" + bond.Name},
+				Measure: []string{fix.Line("ip route show dev %s", bond.Name), fix.Line("cat %s", "/proc/net/bonding/"+bond.Name)},
 			})
 		}
 		if card, names := oneCard(inv, bond); card != "" {
@@ -65,7 +67,7 @@ func checkBonds(inv *Inventory) []Finding {
 				What:     fmt.Sprintf("%d members of the bond are ports of one card: %s", len(names), few(names)),
 				Evidence: "PCI slot " + card,
 				Why:      "1 card that fails takes all of them, and they share the slot's bandwidth. The NSX edge study's preflight has ports on different cards.",
-				Measure:  []string{"cat /proc/net/bonding/" + bond.Name, "lspci -s " + card},
+				Measure:  []string{fix.Line("cat %s", "/proc/net/bonding/"+bond.Name), fix.Line("lspci -s %s", card)},
 			})
 		}
 		if len(found) == before {

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 const checksumOffload = "tx-udp_tnl-csum-segmentation"
@@ -62,19 +63,19 @@ func (inv *Inventory) checksumCost(t Tunnel) Finding {
 	f := Finding{
 		Check: "checksums", Severity: Warning, Subject: t.Name,
 		What:     fmt.Sprintf("outer UDP checksums are sent and computed in software on %s", few(software)),
-		Evidence: fmt.Sprintf("the tunnel's checksum flag is on; ethtool -k %s: %s: off", software[0], checksumOffload),
+		Evidence: fmt.Sprintf("the tunnel's checksum flag is on; ethtool -k %s: %s: off", fix.Quote(software[0]), checksumOffload),
 		Why: "The kernel cuts each segment and reads each byte of it before the device does. A similar case is " + s1Tunnel +
 			". Zero is allowed (RFC 7348 section 5, RFC 6935) if the remotes accept it.",
 		Measure: []string{iperf, fmt.Sprintf("selvage lab ab --targets plain,kernel,selvage --cases tcp --offload underlay:%s=off", checksumOffload)},
 	}
 	for _, name := range settable {
-		f.Change = append(f.Change, fmt.Sprintf("ethtool -K %s %s on", name, checksumOffload))
+		f.Change = append(f.Change, fix.Line("ethtool -K %s %s on", name, checksumOffload))
 	}
 	switch {
 	case t.Source == fromOVS:
-		f.Change = append(f.Change, fmt.Sprintf("ovs-vsctl set interface %s options:csum=false", t.Name))
+		f.either([]string{fix.Line("ovs-vsctl set interface %s options:csum=false", t.Name)})
 	case t.Source == fromKernel && t.Encapsulation == "vxlan":
-		f.Change = append(f.Change, t.again("noudpcsum")...)
+		f.either(t.again("noudpcsum"))
 	}
 	return f
 }
@@ -98,7 +99,7 @@ func refusesZero(t Tunnel) Finding {
 		Why: "From a remote that sends zero (RFC 6935; Selvage does unless its segment has udpChecksum), 0 packets arrive. " +
 			"This host counts them only in UdpInErrors and Udp6InCsumErrors.",
 		Change:  t.again("udp6zerocsumrx"),
-		Measure: []string{"nstat -az Udp6InCsumErrors", "selvage doctor --interface " + t.Device},
+		Measure: []string{"nstat -az Udp6InCsumErrors", fix.Line("selvage doctor --interface %s", t.Device)},
 	}
 }
 
@@ -114,21 +115,21 @@ func sendsZero(t Tunnel) Finding {
 
 // again are the commands that make a vxlan device anew with a flag, which the
 // kernel does not change on an existing one.
-func (t Tunnel) again(flag string) []string {
-	words := []string{"ip link add", t.Device, fmt.Sprintf("mtu %d type vxlan id %d", t.MTU, t.VNI)}
+func (t Tunnel) again(flag ...string) []string {
+	words := []string{"ip", "link", "add", t.Device, "mtu", fmt.Sprint(t.MTU), "type", "vxlan", "id", fmt.Sprint(t.VNI)}
 	if t.Local.IsValid() {
-		words = append(words, "local "+t.Local.String())
+		words = append(words, "local", t.Local.String())
 	}
 	if t.Lower != "" {
-		words = append(words, "dev "+t.Lower)
+		words = append(words, "dev", t.Lower)
 	}
 	if t.Group.IsValid() {
-		words = append(words, "group "+t.Group.String())
+		words = append(words, "group", t.Group.String())
 	}
-	words = append(words, fmt.Sprintf("dstport %d", t.Port), flag)
+	words = append(words, "dstport", fmt.Sprint(t.Port))
 	return []string{
-		fmt.Sprintf("ip link delete dev %s  # the kernel cannot change this flag on a device that exists; its FDB goes too", t.Device),
-		strings.Join(words, " "),
+		fix.Line("ip link delete dev %s  # the kernel cannot change this flag on a device that exists; its FDB goes too", t.Device),
+		fix.Run(append(words, flag...)...).String(),
 	}
 }
 
@@ -147,7 +148,7 @@ func checkUDPPorts(inv *Inventory) []Finding {
 				Evidence: fmt.Sprintf("driver vmxnet3 of %s; destination port %d", name, t.Port),
 				Why: "Some hypervisors take packets of these ports for their own overlay: ICMP works, but TCP carries 0 bit/s " +
 					"(flannel issue 2388, cilium issue 21801). Use another port on all hosts if you see that.",
-				Measure: []string{iperf, fmt.Sprintf("tcpdump -ni %s udp port %d  # on both hosts", name, t.Port)},
+				Measure: []string{iperf, fix.Line("tcpdump -ni %s udp port %d  # on both hosts", name, t.Port)},
 			})
 			break
 		}
@@ -156,7 +157,7 @@ func checkUDPPorts(inv *Inventory) []Finding {
 				Check: "udp-port", Severity: Note, Subject: t.Name, What: "VXLAN on UDP port 8472, Linux's default from before the RFC",
 				Evidence: "destination port of the device (netlink)",
 				Why:      "Endpoints that follow RFC 7348 section 5 use 4789: 0 packets from such a remote are accepted. 8472 is right if all remotes use it, as flannel's do.",
-				Measure:  []string{fmt.Sprintf("ip -d link show dev %s", t.Device)},
+				Measure:  []string{fix.Line("ip -d link show dev %s", t.Device)},
 			})
 		}
 	}

@@ -44,6 +44,7 @@ type Finding struct {
 	Evidence string   `json:"evidence,omitempty"` // what was read, and where
 	Why      string   `json:"why,omitempty"`      // with a number and its source
 	Change   []string `json:"change,omitempty"`   // commands; none when nothing can be set
+	Or       []string `json:"or,omitempty"`       // other commands, instead of those of Change
 	// Fixes are those of the commands that leave no choice, with their way back.
 	Fixes   []fix.Fix `json:"fixes,omitempty"`
 	Measure []string  `json:"measure,omitempty"` // commands that show the effect
@@ -61,6 +62,15 @@ func (f Finding) Alike(o Finding) bool {
 func (f *Finding) fix(x fix.Fix) {
 	f.Fixes = append(f.Fixes, x)
 	f.Change = append(f.Change, x.Do.String())
+}
+
+// either adds commands that do instead of Change, if that has any.
+func (f *Finding) either(or []string) {
+	if len(f.Change) == 0 {
+		f.Change = or
+		return
+	}
+	f.Or = or
 }
 
 // Report is the answer of the doctor. Findings are ordered by severity.

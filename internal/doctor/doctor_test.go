@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -97,7 +98,11 @@ func (p plant) run(t *testing.T) {
 	if !strings.Contains(f.What+"\n"+f.Evidence, p.what) {
 		t.Errorf("no %q in %q, %q", p.what, f.What, f.Evidence)
 	}
-	if diff := cmp.Diff(p.change, f.Change); diff != "" {
+	commands := slices.Clone(f.Change)
+	for _, other := range f.Or {
+		commands = append(commands, "or "+other)
+	}
+	if diff := cmp.Diff(p.change, commands); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}
 	if f.Evidence == "" || f.Why == "" || len(f.Measure) == 0 {
@@ -105,6 +110,34 @@ func (p plant) run(t *testing.T) {
 	}
 	if f.Check != "edge" && f.Check != "remotes" && !strings.ContainsAny(f.Why, "0123456789") {
 		t.Errorf("it does not say why with a number: %s", f.Why)
+	}
+	p.quotes(t)
+}
+
+var quotedWord = regexp.MustCompile(`'[^']*'`)
+
+// quotes: where all interfaces have names that a shell would run, it runs none of a finding's commands' words.
+func (p plant) quotes(t *testing.T) {
+	t.Helper()
+	inv := recorded(t, "server")
+	p.do(inv)
+	text, err := json.Marshal(inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"eth0", "vxlan0", "tap0", "br0"} {
+		text = bytes.ReplaceAll(text, []byte(`"`+name+`"`), []byte(`"a b;$(`+name+`)"`))
+	}
+	odd := new(Inventory)
+	if err := json.Unmarshal(text, odd); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range bad(Diagnose(*odd).Findings) {
+		for _, line := range slices.Concat(f.Change, f.Or, f.Measure) {
+			if strings.Contains(quotedWord.ReplaceAllString(line, ""), "$(") {
+				t.Errorf("%s: a name is no word of a shell: %s", f.Check, line)
+			}
+		}
 	}
 }
 
@@ -127,17 +160,17 @@ func TestMTU(t *testing.T) {
 			}
 		}, "mtu", Fault, "vxlan0", "MTU of eth0 is 1500, on the way to 192.0.2.2, 192.0.2.3 over eth0", []string{
 			"ip link set dev eth0 mtu 1550",
-			"ip link set dev vxlan0 mtu 1450  # or: lower the overlay, and its end systems too",
+			"or ip link set dev vxlan0 mtu 1450  # lower the overlay, and its end systems too",
 		}},
 		{"that nobody fills", func(inv *Inventory) { inv.on("vxlan0").MTU, inv.Tunnels[0].MTU = 1600, 1600 },
 			"mtu", Note, "vxlan0", "so far its ports send no more than 1500", []string{
 				"ip link set dev eth0 mtu 1650",
-				"ip link set dev vxlan0 mtu 1550  # or: lower the overlay, and its end systems too",
+				"or ip link set dev vxlan0 mtu 1550  # lower the overlay, and its end systems too",
 			}},
 		{"route", func(inv *Inventory) { inv.Tunnels[0].Paths[1].MTU = 1400 },
 			"mtu", Fault, "vxlan0", "packets of 1500 bytes leave vxlan0 with 1550, but the route takes 1400", []string{
 				"ip -4 route flush cache  # if a router reported it (ip route get 192.0.2.3 says expires); else change that route's mtu",
-				"ip link set dev vxlan0 mtu 1350  # or: lower the overlay, and its end systems too",
+				"or ip link set dev vxlan0 mtu 1350  # lower the overlay, and its end systems too",
 			}},
 		{"below a VLAN", func(inv *Inventory) {
 			vlan := *inv.on("eth0")
@@ -149,21 +182,19 @@ func TestMTU(t *testing.T) {
 			}
 		}, "mtu", Fault, "vxlan0", "eth0 takes 1504", []string{
 			"ip link set dev eth0 mtu 1550",
-			"ip link set dev vxlan0 mtu 1454  # or: lower the overlay, and its end systems too",
+			"or ip link set dev vxlan0 mtu 1454  # lower the overlay, and its end systems too",
 		}},
-		{"ports of a segment", func(inv *Inventory) {
+		{"ports of a segment, as the edge says", func(inv *Inventory) {
 			inv.Tunnels[0].Source, inv.Tunnels[0].Name, inv.Tunnels[0].Device, inv.Tunnels[0].MTU = fromSelvage, "a/blue", "", 0
 			inv.on("tap0").MTU = 9000
-		}, "mtu", Warning, "a/blue", "MTU 9000 of tap0 + 50 bytes of vxlan over IPv4 = 9050", []string{
-			"ip link set dev eth0 mtu 9050",
-			"ip link set dev tap0 mtu 1550  # or: lower the overlay, and its end systems too",
-		}},
+			inv.Edges[0].Problems = []problem.Problem{problem.Warning("port tap0 has MTU 9000, the tunnel to 192.0.2.2 carries 1550")}
+		}, "edge", Warning, "a", "port tap0 has MTU 9000", nil},
 		{"ports of a segment that answers", func(inv *Inventory) {
 			inv.Tunnels[0].Source, inv.Tunnels[0].Name, inv.Tunnels[0].Device, inv.Tunnels[0].MTU, inv.Tunnels[0].Answers = fromSelvage, "a/blue", "", 0, true
 			inv.on("tap0").MTU = 9000
 		}, "mtu", Note, "a/blue", "MTU 9000 of tap0 + 50 bytes of vxlan over IPv4 = 9050", []string{
 			"ip link set dev eth0 mtu 9050",
-			"ip link set dev tap0 mtu 1550  # or: lower the overlay, and its end systems too",
+			"or ip link set dev tap0 mtu 1550  # lower the overlay, and its end systems too",
 		}},
 		{"IPv6", func(inv *Inventory) {
 			six := netip.MustParseAddr("2001:db8::2")
@@ -175,7 +206,7 @@ func TestMTU(t *testing.T) {
 			inv.on("eth0").MTU = 1560
 		}, "mtu", Fault, "vxlan0", "+ 70 bytes of vxlan over IPv6 = 1570", []string{
 			"ip link set dev eth0 mtu 1570",
-			"ip link set dev vxlan0 mtu 1490  # or: lower the overlay, and its end systems too",
+			"or ip link set dev vxlan0 mtu 1490  # lower the overlay, and its end systems too",
 		}},
 		{"ports of a bridge", func(inv *Inventory) { inv.on("tap0").MTU = 1600 },
 			"port-mtu", Warning, "tap0", "frames of up to 1600 bytes enter vxlan0, which carries 1500",
@@ -187,7 +218,7 @@ func TestMTU(t *testing.T) {
 		{"Geneve", func(inv *Inventory) { inv.Tunnels[0].Encapsulation = "geneve" },
 			"headroom", Warning, "vxlan0", "100 bytes of room for Geneve's headers and options towards 192.0.2.2, 192.0.2.3, 200 wanted", []string{
 				"ip link set dev eth0 mtu 1700",
-				"ip link set dev vxlan0 mtu 1400  # or: lower the overlay, and its end systems too",
+				"or ip link set dev vxlan0 mtu 1400  # lower the overlay, and its end systems too",
 			}},
 	} {
 		t.Run(p.name, p.run)

@@ -32,10 +32,10 @@ func checkRings(inv *Inventory) []Finding {
 			Check: "rings", Severity: Warning, Subject: l.Name,
 			What: fmt.Sprintf("the rings of %s have %d receive and %d transmit descriptors, of at most %d and %d", l.Name, r.Rx, r.Tx, r.RxMax, r.TxMax),
 			Evidence: fmt.Sprintf("ethtool -g %s: RX %d of %d, TX %d of %d; %d packets were dropped for lack of room since the interface was created",
-				l.Name, r.Rx, r.RxMax, r.Tx, r.TxMax, l.Counters.RxNoRoom),
+				fix.Quote(l.Name), r.Rx, r.RxMax, r.Tx, r.TxMax, l.Counters.RxNoRoom),
 			Why: fmt.Sprintf("At 2.5 Mpps, what the NSX edge study forwarded per core, %d descriptors last %.0f µs: a longer pause of the core loses packets. "+
 				"That study set 512 to 4096.", r.Rx, float64(r.Rx)/2.5),
-			Measure: []string{"ethtool -S " + l.Name + " | grep -iE 'drop|miss|no_buf|fifo'  # before and after iperf3 -c SERVER -u -b 0 -t 10"},
+			Measure: []string{fix.Line("ethtool -S %s | grep -iE 'drop|miss|no_buf|fifo'  # before and after iperf3 -c SERVER -u -b 0 -t 10", l.Name)},
 		}
 		do, undo := []string{"ethtool", "-G", l.Name}, []string{"ethtool", "-G", l.Name}
 		if r.Rx < rx {
@@ -78,12 +78,12 @@ func checkPause(inv *Inventory) []Finding {
 		found = append(found, Finding{
 			Check: "pause", Severity: severity, Subject: l.Name,
 			What:     fmt.Sprintf("pause frames are on (receive %s, transmit %s)", onOff(p.Rx), onOff(p.Tx)),
-			Evidence: fmt.Sprintf("ethtool -a %s; %s", l.Name, evidence),
+			Evidence: fmt.Sprintf("ethtool -a %s; %s", fix.Quote(l.Name), evidence),
 			Why: "One slow receiver stops the whole link, all tunnels and all remotes. The NSX edge study measured with flow control off; " +
 				"a pause of 65,535 quanta of 512 bits (IEEE 802.3 annex 31B) is 3.4 ms at 10 Gbit/s.",
 			Change:  []string{x.Do.String() + "  # on the switch port too"},
 			Fixes:   []fix.Fix{x},
-			Measure: []string{"ethtool -S " + l.Name + " | grep -iE 'pause|xo(n|ff)'", iperf},
+			Measure: []string{fix.Line("ethtool -S %s | grep -iE 'pause|xo(n|ff)'", l.Name), iperf},
 		})
 	}
 	return found
@@ -145,10 +145,10 @@ func (l *Link) losses() []loss {
 	c := l.Counters
 	room := []string{}
 	if r := l.NIC.Ring; r != nil && r.Rx < r.RxMax {
-		room = append(room, fmt.Sprintf("ethtool -G %s rx %d", l.Name, min(mostRing, r.RxMax)))
+		room = append(room, fix.Line("ethtool -G %s rx %d", l.Name, min(mostRing, r.RxMax)))
 	}
 	if q := l.NIC.Channels; q != nil && q.Combined < q.CombinedMax {
-		room = append(room, fmt.Sprintf("ethtool -L %s combined %d", l.Name, q.CombinedMax))
+		room = append(room, fix.Line("ethtool -L %s combined %d", l.Name, q.CombinedMax))
 	}
 	return []loss{
 		{"found no room in the receive ring", c.RxNoRoom, c.RxPackets, "The core that empties the ring came too late.", room},
@@ -165,7 +165,7 @@ func (l *Link) lossy(s loss) Finding {
 	if share > tolerance {
 		severity = Warning
 	}
-	evidence := fmt.Sprintf("ip -s -s link show dev %s, since it was created", l.Name)
+	evidence := fmt.Sprintf("ip -s -s link show dev %s, since it was created", fix.Quote(l.Name))
 	if details := l.counters("drop", "miss", "discard", "buf", "fifo", "over", "crc"); len(details) > 0 {
 		evidence += "; ethtool -S: " + few(details)
 	}
@@ -176,7 +176,7 @@ func (l *Link) lossy(s loss) Finding {
 		Why: s.why + " The NSX edge study accepted at most 0.01 % loss; TCP takes each loss for congestion. " +
 			"The counter does not say when they were lost: read it twice.",
 		Change:  s.fixes,
-		Measure: []string{fmt.Sprintf("ip -s -s link show dev %s; iperf3 -c SERVER -t 10; ip -s -s link show dev %s", l.Name, l.Name)},
+		Measure: []string{fix.Line("ip -s -s link show dev %s; iperf3 -c SERVER -t 10; ip -s -s link show dev %s", l.Name, l.Name)},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // headroom is what the NSX edge study leaves for Geneve's options and outer headers.
@@ -64,9 +66,12 @@ func checkMTU(inv *Inventory) []Finding {
 		}
 		for _, s := range inv.straits(t) {
 			overhead := t.overhead(s.remotes[0])
-			if need := carries + overhead; need > s.mtu {
+			switch need := carries + overhead; {
+			case need > s.mtu && t.Source == fromSelvage && !t.Answers && slices.Contains(t.firstHops(), s.where):
+				// The edge sees this one itself: checkEdges has it.
+			case need > s.mtu:
 				found = append(found, inv.tooNarrow(t, s, carries, need))
-			} else {
+			default:
 				found = append(found, good("mtu", t.Name, "%d bytes + %d of %s = %d fit %s of %d towards %s",
 					carries, overhead, t.Encapsulation, need, s.name(), s.mtu, addrs(s.remotes)))
 			}
@@ -82,6 +87,7 @@ func (s *strait) name() string {
 	return s.where
 }
 
+// tooNarrow is a fault, but where an edge answers for what does not fit: it says what its status says of that.
 func (inv *Inventory) tooNarrow(t Tunnel, s *strait, carries, need int) Finding {
 	f := Finding{
 		Check: "mtu", Severity: Fault, Subject: t.Name,
@@ -102,12 +108,12 @@ func (inv *Inventory) tooNarrow(t Tunnel, s *strait, carries, need int) Finding 
 		f.Severity, f.Why = Note, "The edge lowers the MSS of TCP to what the tunnel carries, and answers larger packets with ICMP errors (RFC 1191, RFC 8201): nothing is lost, but senders learn it one by one."
 	}
 	if s.where == "" {
-		f.Change = append(f.Change, fmt.Sprintf("ip -%d route flush cache  # if a router reported it (ip route get %s says expires); else change that route's mtu",
+		f.Change = append(f.Change, fix.Line("ip -%d route flush cache  # if a router reported it (ip route get %s says expires); else change that route's mtu",
 			version(s.remotes[0]), s.remotes[0]))
 	}
 	for _, name := range slices.Backward(s.path.Hops) { // the lowest first: a VLAN is no larger than its link
 		if l, ok := inv.link(name); ok && l.MTU < need {
-			f.Change = append(f.Change, fmt.Sprintf("ip link set dev %s mtu %d", name, need))
+			f.Change = append(f.Change, setMTU(name, need))
 		}
 	}
 	if used := inv.fills(t); used > 0 && used+need-carries <= s.mtu {
@@ -131,16 +137,18 @@ func (inv *Inventory) fills(t Tunnel) int {
 
 // orLower adds the other way: less in the overlay.
 func (f Finding) orLower(inv *Inventory, t Tunnel, mtu int) Finding {
-	const remark = "  # or: lower the overlay, and its end systems too"
+	const remark = "  # lower the overlay, and its end systems too"
 	if t.Device != "" && t.MTU > 0 {
-		f.Change = append(f.Change, fmt.Sprintf("ip link set dev %s mtu %d%s", t.Device, mtu, remark))
+		f.either([]string{setMTU(t.Device, mtu) + remark})
 		return f
 	}
+	var lower []string
 	for _, name := range t.Ports {
 		if l, ok := inv.link(name); ok && l.MTU > mtu {
-			f.Change = append(f.Change, fmt.Sprintf("ip link set dev %s mtu %d%s", name, mtu, remark))
+			lower = append(lower, setMTU(name, mtu)+remark)
 		}
 	}
+	f.either(lower)
 	return f
 }
 
@@ -183,10 +191,10 @@ func checkPorts(inv *Inventory) []Finding {
 			What:     fmt.Sprintf("frames of up to %d bytes enter %s, which carries %d", largest, t.Name, t.MTU),
 			Evidence: fmt.Sprintf("%d of the interfaces at bridge %s have a larger MTU than %s", len(larger), t.Bridge, t.Name),
 			Why:      "A bridge drops frames larger than the MTU of the port they leave by, without an ICMP error. " + s0BlackHole,
-			Measure:  []string{fmt.Sprintf("ping -c 3 -M do -s %d FAR-END-SYSTEM  # from an end system at %s", t.MTU-28, larger[0]), iperf},
+			Measure:  []string{fix.Line("ping -c 3 -M do -s %d FAR-END-SYSTEM  # from an end system at %s", t.MTU-28, larger[0]), iperf},
 		}
 		for _, name := range first(larger) {
-			f.Change = append(f.Change, fmt.Sprintf("ip link set dev %s mtu %d  # and the end system behind it", name, t.MTU))
+			f.Change = append(f.Change, setMTU(name, t.MTU)+"  # and the end system behind it")
 		}
 		found = append(found, f)
 	}
@@ -228,7 +236,7 @@ func checkHeadroom(inv *Inventory) []Finding {
 			}
 			for _, name := range slices.Backward(s.path.Hops) {
 				if l, ok := inv.link(name); ok && l.MTU < want {
-					f.Change = append(f.Change, fmt.Sprintf("ip link set dev %s mtu %d", name, want))
+					f.Change = append(f.Change, setMTU(name, want))
 				}
 			}
 			found = append(found, f.orLower(inv, t, s.mtu-headroom))
@@ -236,6 +244,8 @@ func checkHeadroom(inv *Inventory) []Finding {
 	}
 	return found
 }
+
+func setMTU(name string, mtu int) string { return fix.Line("ip link set dev %s mtu %d", name, mtu) }
 
 // iperf measures what users feel.
 const iperf = "iperf3 -c SERVER -t 10  # SERVER across the tunnel"

@@ -178,7 +178,7 @@ func (o offload) off(role Role, names []string, s offloading) Finding {
 	f := Finding{
 		Check: "offloads", Severity: Warning, Subject: few(names),
 		What:     fmt.Sprintf("%s is off (%s interface)", feature, role),
-		Evidence: fmt.Sprintf("ethtool -k %s: %s: off, and not [fixed]", names[0], feature),
+		Evidence: fmt.Sprintf("ethtool -k %s: %s: off, and not [fixed]", fix.Quote(names[0]), feature),
 		Why: o.does + " Off costs: " + o.costs + ". " +
 			"On some kernels and adapters, on is slower or corrupts packets: time both.",
 		Measure: []string{iperf},
@@ -244,7 +244,7 @@ func checkJoining(inv *Inventory) (found []Finding) {
 			}
 			f := Finding{
 				Check: "offloads", Severity: j.severity, Subject: l.Name, What: j.feature + " is on (underlay interface of an edge)",
-				Evidence: fmt.Sprintf("ethtool -k %s: %s: on", l.Name, j.feature), Why: j.why,
+				Evidence: fmt.Sprintf("ethtool -k %s: %s: on", fix.Quote(l.Name), j.feature), Why: j.why,
 				Measure: []string{iperf},
 			}
 			f.fix(fix.Fix{Interface: l.Name, Do: fix.Run("ethtool", "-K", l.Name, j.set, "off"), Undo: fix.Run("ethtool", "-K", l.Name, j.set, "on")})

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"slices"
+
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // bandwidth is Gbit/s each way of a PCIe generation and width.
@@ -73,7 +75,7 @@ func slotFindings(card string, links []*Link) []Finding {
 		Evidence: fmt.Sprintf("slot %s: %s (%s); card and slot could do %g GT/s x%d; ports %g Gbit/s in sum", card, slotText, origin, p.GTsMax, p.LanesMax, speed),
 		Why: "More cannot cross the slot, whatever the ports say: the limiter of the NSX edge study's 100G runs was a Gen4 x8 slot at about 96 Gbit/s. " +
 			"The card sits in too small a slot, or trained down: reseat it, or take a wider slot.",
-		Measure: []string{fmt.Sprintf("lspci -vv -s %s | grep -E 'LnkCap|LnkSta'", links[0].PCI.Address), "iperf3 -c SERVER -t 10 -P 16  # without the tunnel"},
+		Measure: []string{fix.Line("lspci -vv -s %s | grep -E 'LnkCap|LnkSta'", links[0].PCI.Address), "iperf3 -c SERVER -t 10 -P 16  # without the tunnel"},
 	}
 	switch {
 	case speed > b.typical:

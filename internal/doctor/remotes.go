@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/selvage/selvage/internal/doctor/fix"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -16,7 +17,7 @@ func checkRemotes(inv *Inventory) []Finding {
 			found = append(found, Finding{
 				Check: "remotes", Severity: Warning, Subject: t.Name, What: "the tunnel device is down",
 				Evidence: "interface flags and operational state (netlink)", Why: "It carries 0 packets.",
-				Change: []string{"ip link set dev " + t.Device + " up"}, Measure: []string{"ip -s link show dev " + t.Device},
+				Change: []string{fix.Line("ip link set dev %s up", t.Device)}, Measure: []string{fix.Line("ip -s link show dev %s", t.Device)},
 			})
 		case len(t.Remotes) == 0 && !t.Group.IsValid() && !t.External:
 			found = append(found, noRemote(t))
@@ -50,15 +51,15 @@ func noRemote(t Tunnel) Finding {
 		Check: "remotes", Severity: Note, Subject: t.Name, What: "the tunnel has no remote",
 		Evidence: "neither a remote, nor a group, nor an FDB entry with a destination",
 		Why:      "Broadcasts and unknown destinations reach 0 hosts, so ARP gets no answer unless a control plane adds remotes.",
-		Measure:  []string{"ip -d link show dev " + t.Name},
+		Measure:  []string{fix.Line("ip -d link show dev %s", t.Name)},
 	}
 	switch {
 	case t.Source == fromKernel && t.Encapsulation == "vxlan":
-		f.Change = []string{fmt.Sprintf("bridge fdb append 00:00:00:00:00:00 dev %s dst REMOTE", t.Name)}
-		f.Measure = []string{"bridge fdb show dev " + t.Name}
+		f.Change = []string{fix.Line("bridge fdb append 00:00:00:00:00:00 dev %s dst REMOTE", t.Name)}
+		f.Measure = []string{fix.Line("bridge fdb show dev %s", t.Name)}
 	case t.Source == fromOVS:
-		f.Change = []string{fmt.Sprintf("ovs-vsctl set interface %s options:remote_ip=REMOTE", t.Name)}
-		f.Measure = []string{"ovs-vsctl get interface " + t.Name + " options"}
+		f.Change = []string{fix.Line("ovs-vsctl set interface %s options:remote_ip=REMOTE", t.Name)}
+		f.Measure = []string{fix.Line("ovs-vsctl get interface %s options", t.Name)}
 	case t.Source == fromSelvage:
 		f.Measure = []string{"selvage teps"}
 	}
@@ -66,16 +67,16 @@ func noRemote(t Tunnel) Finding {
 }
 
 func noRoute(t Tunnel, lost []netip.Addr, of int) Finding {
-	from := ""
+	from, get := "", []string{"ip", "route", "get", lost[0].String()}
 	if t.Local.IsValid() {
-		from = " from " + t.Local.String()
+		from, get = " from "+t.Local.String(), append(get, "from", t.Local.String())
 	}
 	return Finding{
 		Check: "remotes", Severity: Fault, Subject: t.Name, What: fmt.Sprintf("no route to %s", addrs(lost)),
 		Evidence: fmt.Sprintf("the kernel has no route%s to %d of %d remotes; a local address that this host does not have looks the same", from, len(lost), of),
 		Why:      "All packets for these remotes are dropped: 0 arrive.",
-		Change:   []string{fmt.Sprintf("ip route add %s via GATEWAY", lost[0])},
-		Measure:  []string{fmt.Sprintf("ip route get %s%s", lost[0], from), fmt.Sprintf("ping -c 3 %s", lost[0])},
+		Change:   []string{fix.Line("ip route add %s via GATEWAY", lost[0])},
+		Measure:  []string{fix.Run(get...).String(), fix.Line("ping -c 3 %s", lost[0])},
 	}
 }
 
@@ -84,10 +85,10 @@ func ownRemote(t Tunnel, self []netip.Addr) Finding {
 		Check: "remotes", Severity: Fault, Subject: t.Name, What: fmt.Sprintf("the remote %s is this host", addrs(self)),
 		Evidence: "the route is of type local",
 		Why:      "Broadcast comes back to its sender: MAC addresses move to the tunnel, and a bridge answers with 0 packets to their owner.",
-		Measure:  []string{fmt.Sprintf("ip route get %s", self[0])},
+		Measure:  []string{fix.Line("ip route get %s", self[0])},
 	}
 	if t.Source == fromKernel && t.Encapsulation == "vxlan" {
-		f.Change = []string{fmt.Sprintf("bridge fdb del 00:00:00:00:00:00 dev %s dst %s", t.Name, self[0])}
+		f.Change = []string{fix.Line("bridge fdb del 00:00:00:00:00:00 dev %s dst %s", t.Name, self[0])}
 	}
 	return f
 }
@@ -106,7 +107,7 @@ func checkEdges(inv *Inventory) []Finding {
 			}
 			found = append(found, Finding{
 				Check: "edge", Severity: severity, Subject: e.Name, What: p.Text, Evidence: "selvage status",
-				Why: "The edge reports it itself.", Measure: []string{"selvage status --edge " + e.Name},
+				Why: "The edge reports it itself.", Measure: []string{fix.Line("selvage status --edge %s", e.Name)},
 			})
 		}
 		if len(e.Drops) == 0 {
@@ -121,7 +122,7 @@ func checkEdges(inv *Inventory) []Finding {
 		found = append(found, Finding{
 			Check: "edge", Severity: Note, Subject: e.Name, What: fmt.Sprintf("the edge has dropped %d packets", total),
 			Evidence: text + "since it was loaded", Why: "Each count is a packet that did not arrive; docs/reference/reasons.md explains the reasons.",
-			Measure: []string{"selvage drops --edge " + e.Name},
+			Measure: []string{fix.Line("selvage drops --edge %s", e.Name)},
 		})
 	}
 	return found

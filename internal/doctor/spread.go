@@ -54,7 +54,7 @@ func checkEntropy(inv *Inventory) []Finding {
 			f.Change = []string{`sysctl -w net.ipv4.ip_local_port_range="32768 60999"`}
 			f.Fixes = sysctlFixes(inv, "net.ipv4.ip_local_port_range", "32768 60999")
 		} else if t.Encapsulation == "vxlan" {
-			f.Change = t.again("srcport 32768 60999")
+			f.Change = t.again("srcport", "32768", "60999")
 		}
 		found = append(found, f)
 	}
@@ -99,11 +99,11 @@ func checkHashing(inv *Inventory) []Finding {
 				found = append(found, Finding{
 					Check: "rss", Severity: severity, Subject: l.Name,
 					What:     fmt.Sprintf("RSS does not hash the ports of %s: %d queues, but one for each remote", family.name, queues),
-					Evidence: fmt.Sprintf("ethtool -n %s rx-flow-hash %s: no L4 bytes", l.Name, family.name),
+					Evidence: fmt.Sprintf("ethtool -n %s rx-flow-hash %s: no L4 bytes", fix.Quote(l.Name), family.name),
 					Why:      "The outer source port is all that tells inner flows of a tunnel apart (RFC 7348 section 5). " + oneCore + ".",
-					Change:   []string{fmt.Sprintf("ethtool -N %s rx-flow-hash %s sdfn", l.Name, family.name)},
+					Change:   []string{fix.Line("ethtool -N %s rx-flow-hash %s sdfn", l.Name, family.name)},
 					Fixes:    hashFixes(l.Name, family.name, family.fields),
-					Measure:  []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", fmt.Sprintf("ethtool -S %s | grep -E 'rx.*packets'", l.Name)},
+					Measure:  []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", fix.Line("ethtool -S %s | grep -E 'rx.*packets'", l.Name)},
 				})
 			}
 		}
@@ -158,7 +158,7 @@ func fewQueues(l *Link, queues, want, cpus int) Finding {
 	f := Finding{
 		Check: "queues", Severity: Note, Subject: l.Name,
 		What:     fmt.Sprintf("%d receive queues, %d are possible", queues, want),
-		Evidence: fmt.Sprintf("ethtool -l %s; %d CPUs are near the adapter", l.Name, cpus),
+		Evidence: fmt.Sprintf("ethtool -l %s; %d CPUs are near the adapter", fix.Quote(l.Name), cpus),
 		Why:      oneCore + ", so " + fmt.Sprintf("%d queues and %d cores bound this host.", queues, queues),
 		Measure:  []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", "mpstat -P ALL 1  # softirq of each core meanwhile"},
 	}
@@ -183,7 +183,7 @@ func noSteering(l *Link, cpus []int) Finding {
 	f := Finding{
 		Check: "queues", Severity: Note, Subject: l.Name,
 		What:     "one receive queue and no steering in software (RPS): one core receives everything",
-		Evidence: fmt.Sprintf("ethtool -l %s: at most one queue; /sys/class/net/%s/queues/rx-*/rps_cpus: %s", l.Name, l.Name, strings.Join(l.RPS, " ")),
+		Evidence: fmt.Sprintf("ethtool -l %s: at most one queue; /sys/class/net/%s/queues/rx-*/rps_cpus: %s", fix.Quote(l.Name), fix.Quote(l.Name), strings.Join(l.RPS, " ")),
 		Why: oneCore + ". RPS spreads flows, but then cores wake each other: a request and its answer took 60 to 70 µs across two cores, " +
 			"16 to 23 on one (Selvage's own measurement, veth). Right for throughput, wrong for latency.",
 		Measure: []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", "mpstat -P ALL 1  # softirq of each core meanwhile"},
@@ -230,7 +230,7 @@ func checkInterrupts(inv *Inventory) []Finding {
 			What:     fmt.Sprintf("%.0f %% of the interrupts of %d queues are on one core", 100*share, len(queues)),
 			Evidence: fmt.Sprintf("/proc/interrupts: %d of %d since boot on CPU %d", perCPU[busiest], total, inv.cpu(busiest)),
 			Why:      "Several queues on one core work like one. " + oneCore + ".",
-			Measure:  []string{"mpstat -I SCPU -P ALL 1  # during iperf3 -c SERVER -t 10 -P 16", fmt.Sprintf("selvage doctor --interface %s", l.Name)},
+			Measure:  []string{"mpstat -I SCPU -P ALL 1  # during iperf3 -c SERVER -t 10 -P 16", fix.Line("selvage doctor --interface %s", l.Name)},
 		}
 		cpus := inv.near(l)
 		for i, irq := range queues[:min(most, len(queues))] {

@@ -133,18 +133,18 @@ func findingText(b *strings.Builder, f Finding) {
 	paragraph(b, "  what      ", f.What)
 	paragraph(b, "  evidence  ", f.Evidence)
 	paragraph(b, "  why       ", f.Why)
-	label := "  change    "
 	if len(f.Change) == 0 {
-		fmt.Fprintln(b, label+"nothing to set here")
+		fmt.Fprintln(b, "  change    nothing to set here")
 	}
-	for _, c := range f.Change {
-		fmt.Fprintln(b, label+c)
-		label = blank(label)
-	}
-	label = "  measure   "
-	for _, c := range f.Measure {
-		fmt.Fprintln(b, label+c)
-		label = blank(label)
+	lines(b, "  change    ", "            ", f.Change)
+	lines(b, "  or        ", "  and       ", f.Or) // words that are no commands, for who pastes all of it
+	lines(b, "  measure   ", "            ", f.Measure)
+}
+
+func lines(b *strings.Builder, label, next string, texts []string) {
+	for _, text := range texts {
+		fmt.Fprintln(b, label+text)
+		label = next
 	}
 }
 

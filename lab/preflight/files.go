@@ -79,4 +79,7 @@ func addTo(s *fix.Script, f doctor.Finding) {
 	for _, command := range f.Change {
 		s.ByHand = append(s.ByHand, f.Title()+": "+command)
 	}
+	for _, command := range f.Or {
+		s.ByHand = append(s.ByHand, f.Title()+", or: "+command)
+	}
 }

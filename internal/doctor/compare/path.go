@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/selvage/selvage/internal/doctor"
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // Path is what probes from one host to another found: packets that must not be fragmented, of several source ports.
@@ -50,8 +51,8 @@ func (p Path) Finding() (f Finding, ok bool) {
 		Evidence: fmt.Sprintf("UDP probes without fragmentation to %s: %d bytes arrived, %d did not; %s", p.Addr, p.Largest, p.Largest+1, told),
 		Why: "Full packets are lost while small ones pass; a tunnel over this path must not fragment (RFC 7348 section 4.3). " +
 			"The FortiGate study: 9 Mbit/s in bursts with an MTU too large for its tunnel, 546 Mbit/s once it fitted.",
-		Change:  []string{fmt.Sprintf("ip link set dev %s mtu %d  # at %s; or raise the MTU of the way, %s and its switch ports included", p.Interface, fits, p.From, p.To)},
-		Measure: []string{fmt.Sprintf("ping -c 3 -M do -s %d %s  # at %s", p.MTU-header, p.Addr, p.From), both},
+		Change:  []string{fix.Line("ip link set dev %s mtu %d  # at %s; or raise the MTU of the way, %s and its switch ports included", p.Interface, fits, p.From, p.To)},
+		Measure: []string{fix.Line("ping -c 3 -M do -s %d %s  # at %s", p.MTU-header, p.Addr, p.From), both},
 	}}, true
 }
 

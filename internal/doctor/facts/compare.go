@@ -70,7 +70,7 @@ func Drift(before, now *Host) []Difference {
 	var pairs []Pair
 	var found []Difference
 	there := func(h *Host, name, text string) Value {
-		return Value{Place: h.Place, Interface: name, Text: text, Source: "ip link show dev " + name}
+		return Value{Place: h.Place, Interface: name, Text: text, Source: "ip link show dev " + fix.Quote(name)}
 	}
 	for _, i := range before.Interfaces {
 		if _, still := now.Interface(i.Name); still {

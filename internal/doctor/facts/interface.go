@@ -22,17 +22,17 @@ func ofInterface(i *Interface) []fact {
 	if kind == "" {
 		kind = "adapter"
 	}
-	show := "ip -d link show dev " + i.Name
+	show := "ip -d link show dev " + fix.Quote(i.Name)
 	all := []fact{
 		{check: "mtu", name: "MTU", value: count(i.MTU), source: show, matters: true, set: func(value string) (fix.Command, bool) {
 			return fix.Run("ip", "link", "set", "dev", i.Name, "mtu", value), true
 		}},
 		{check: "interfaces", name: "kind", value: kind, source: show, matters: true},
 		{check: "interfaces", name: "up", value: yesNo("known", i.Up), source: show, matters: true},
-		{check: "driver", name: "driver", value: i.Driver, source: "ethtool -i " + i.Name, matters: true},
-		{check: "driver", name: "driver version", value: i.DriverVersion, source: "ethtool -i " + i.Name, matters: true},
-		{check: "driver", name: "firmware", value: i.Firmware, source: "ethtool -i " + i.Name, matters: true},
-		{check: "speed", name: "speed", value: unit(i.Mbps, "Mbit/s"), source: "ethtool " + i.Name, matters: true},
+		{check: "driver", name: "driver", value: i.Driver, source: "ethtool -i " + fix.Quote(i.Name), matters: true},
+		{check: "driver", name: "driver version", value: i.DriverVersion, source: "ethtool -i " + fix.Quote(i.Name), matters: true},
+		{check: "driver", name: "firmware", value: i.Firmware, source: "ethtool -i " + fix.Quote(i.Name), matters: true},
+		{check: "speed", name: "speed", value: unit(i.Mbps, "Mbit/s"), source: "ethtool " + fix.Quote(i.Name), matters: true},
 	}
 	for _, name := range sorted(i.Features) {
 		all = append(all, i.offload(name))
@@ -48,7 +48,7 @@ func ofInterface(i *Interface) []fact {
 
 func (i *Interface) offload(name string) fact {
 	f := fact{
-		check: "offloads", name: name, value: onOff(i.Features[name].On), source: "ethtool -k " + i.Name,
+		check: "offloads", name: name, value: onOff(i.Features[name].On), source: "ethtool -k " + fix.Quote(i.Name),
 		matters: slices.Contains(offloads, name),
 	}
 	switch feature := i.Features[name]; {
@@ -65,7 +65,7 @@ func (i *Interface) offload(name string) fact {
 // queues are the facts of how packets get into and out of memory.
 func (i *Interface) queues() (all []fact) {
 	ethtool := func(check, name, value, read, write string, words ...string) {
-		f := fact{check: check, name: name, value: value, source: "ethtool " + read + " " + i.Name, matters: true}
+		f := fact{check: check, name: name, value: value, source: "ethtool " + read + " " + fix.Quote(i.Name), matters: true}
 		f.set = func(value string) (fix.Command, bool) {
 			return fix.Run(append(append([]string{"ethtool", write, i.Name}, words...), value)...), true
 		}
@@ -134,12 +134,12 @@ func (i *Interface) bond() []fact {
 	if b == nil {
 		return nil
 	}
-	show := "ip -d link show dev " + i.Name
+	show := "ip -d link show dev " + fix.Quote(i.Name)
 	return []fact{
 		{check: "bond", name: "mode", value: b.Mode, source: show, matters: true},
 		{check: "bond", name: "hash policy", value: b.HashPolicy, source: show, matters: true},
 		{check: "bond", name: "LACP rate", value: b.LACPRate, source: show, matters: true},
 		{check: "bond", name: "members", value: fmt.Sprint(len(b.Members)), source: show, matters: true},
-		{check: "bond", name: "routing protocols over it", value: orNone("known", b.Routing), source: "ip route show dev " + i.Name, matters: true},
+		{check: "bond", name: "routing protocols over it", value: orNone("known", b.Routing), source: "ip route show dev " + fix.Quote(i.Name), matters: true},
 	}
 }

@@ -5,6 +5,7 @@
 package fix
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
@@ -34,6 +35,17 @@ func (c Command) String() string {
 		words[i] = Quote(word)
 	}
 	return strings.Join(words, " ")
+}
+
+// Line is a line for a POSIX shell, as fmt.Sprintf makes it, where each text is one word.
+func Line(format string, words ...any) string {
+	for i, word := range words {
+		switch word.(type) {
+		case string, fmt.Stringer:
+			words[i] = Quote(fmt.Sprint(word))
+		}
+	}
+	return fmt.Sprintf(format, words...)
 }
 
 // Fix is one change and its way back.

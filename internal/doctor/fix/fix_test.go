@@ -19,6 +19,13 @@ func TestQuote(t *testing.T) {
 	}
 }
 
+func TestLine(t *testing.T) {
+	const want = `ip link set dev 'a b;$(x)?' mtu 1500  # a`
+	if got := Line("ip link set dev %s mtu %d  # %s", "a b;$(x)\xff", 1500, "a"); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Whatever is in a word, the shell sees one word and runs nothing of it.
 func FuzzQuote(f *testing.F) {
 	for _, text := range []string{"eth0", "a b", "'; echo no; '", "`id`", "$HOME", "\\", "\x00\n", "é*?[a]"} {
