@@ -182,7 +182,7 @@ func TestValueErrors(t *testing.T) {
 			`6:18: spec.underlay.interfaces[0]: "a/b" is not an interface name; no spaces, "/", ":" or "%"; see ip link`,
 			`6:23: spec.underlay.interfaces[1]: "a b" is not an interface name; no spaces, "/", ":" or "%"; see ip link`,
 			`6:30: spec.underlay.interfaces[2]: ".." is not an interface name; no spaces, "/", ":" or "%"; see ip link`,
-			`6:34: spec.underlay.interfaces[3]: "abcdefghijklmnop" is too long for an interface name; Linux takes up to 15 bytes; see ip link`,
+			`6:34: spec.underlay.interfaces[3]: "abcdefghijklmnop" is too long for an interface name; Linux takes up to 15 bytes; of one with a longer altname, ip link show dev ALTNAME says the name`,
 			`6:52: spec.underlay.interfaces[4]: "" is not an interface name; no spaces, "/", ":" or "%"; see ip link`,
 		}},
 		{"tep is no address", underlay("192.0.2"), []string{

@@ -70,7 +70,7 @@ type interfaceName string
 func (n *interfaceName) parse(text string) *problem {
 	switch {
 	case len(text) > 15: // bytes, where the pattern counts characters
-		return &problem{fmt.Sprintf("%q is too long for an interface name", text), "Linux takes up to 15 bytes; see ip link"}
+		return &problem{fmt.Sprintf("%q is too long for an interface name", text), "Linux takes up to 15 bytes; of one with a longer altname, ip link show dev ALTNAME says the name"}
 	case text == ".", text == "..", !interfacePattern.MatchString(text):
 		return &problem{fmt.Sprintf("%q is not an interface name", text), `no spaces, "/", ":" or "%"; see ip link`}
 	}

@@ -188,6 +188,18 @@ func (inv *Inventory) link(name string) (*Link, bool) {
 	return &inv.Links[i], true
 }
 
+// named finds a link as users name it: by its name or an altname.
+func (inv *Inventory) named(name string) (*Link, bool) {
+	if l, ok := inv.link(name); ok {
+		return l, true
+	}
+	i := slices.IndexFunc(inv.Links, func(l Link) bool { return slices.Contains(l.Alts, name) })
+	if i < 0 {
+		return nil, false
+	}
+	return &inv.Links[i], true
+}
+
 // of returns the links that have one of the roles.
 func (inv *Inventory) of(roles ...Role) []*Link {
 	var found []*Link

@@ -57,7 +57,9 @@ func Read(ctx context.Context, s Sources, name string) (Inventory, error) {
 	for _, d := range devices {
 		inv.Links = append(inv.Links, Link{Device: d})
 	}
-	if _, ok := inv.link(name); !ok && name != "" {
+	if l, ok := inv.named(name); ok {
+		inv.Interface = l.Name
+	} else if name != "" {
 		e := &UnknownInterfaceError{Name: name}
 		for _, l := range inv.Links {
 			e.Have = append(e.Have, l.Name)

@@ -261,7 +261,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 func TestInterface(t *testing.T) {
 	w := newWorld(t)
 	second := *w.inv.on("eth0")
-	second.Name, second.Index, second.Addrs = "eth1", 6, nil
+	second.Name, second.Index, second.Addrs, second.Alts = "eth1", 6, nil, []string{"enp1s0"}
 	w.inv.Links = append(w.inv.Links, second)
 	w.plant("sys/class/net/eth1/ifindex", "6")
 	w.plant("sys/class/net/eth1/address", second.MAC.String())
@@ -278,6 +278,7 @@ func TestInterface(t *testing.T) {
 		"":       {"eth0": Underlay, "vxlan0": Device, "tap0": Port, "eth1": Spare},
 		"eth0":   {"eth0": Underlay, "vxlan0": Device},
 		"eth1":   {"eth1": Spare},
+		"enp1s0": {"eth1": Spare}, // an altname
 		"vxlan0": {"vxlan0": Device},
 		"lo":     {"lo": Spare},
 	} {

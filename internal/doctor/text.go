@@ -8,20 +8,21 @@ import (
 	"text/tabwriter"
 )
 
-// Text writes a report for people: what is there, then the findings with the
-// worst first, what is good, and what was not readable.
+// Text writes a report for people: the findings with the worst first, then what
+// is there, what is good, and what was not readable.
 func Text(w io.Writer, r Report) error {
 	var b strings.Builder
 	machineText(&b, r)
-	if err := tables(&b, r.Inventory); err != nil {
-		return err
-	}
-	for _, f := range r.Findings {
+	findings := Together(r.Findings)
+	for _, f := range findings {
 		if f.Severity != OK {
 			findingText(&b, f)
 		}
 	}
-	goodText(&b, r.Findings)
+	if err := tables(&b, r.Inventory); err != nil {
+		return err
+	}
+	goodText(&b, findings)
 	if len(r.Unknown) > 0 {
 		b.WriteString("\nNOT KNOWN\n")
 		for _, u := range r.Unknown {
@@ -38,14 +39,25 @@ func machineText(b *strings.Builder, r Report) {
 	if r.Inventory.Interface != "" {
 		scope = "interface " + r.Inventory.Interface
 	}
-	fmt.Fprintf(b, "Examined: %s; Linux %s, %s, %s, %.1f GB of memory\n", scope, orUnknown(m.Kernel),
-		number(len(m.CPUs), "CPU"), number(len(m.Nodes), "NUMA node"), float64(m.Memory)/1e9)
+	memory := "memory unknown"
+	if m.Memory > 0 {
+		memory = fmt.Sprintf("%.1f GB of memory", float64(m.Memory)/1e9)
+	}
+	fmt.Fprintf(b, "Examined: %s; Linux %s, %s, %s, %s\n", scope, orUnknown(m.Kernel), known(len(m.CPUs), "CPU"), known(len(m.Nodes), "NUMA node"), memory)
 	counts := map[Severity]int{}
 	for _, f := range r.Findings {
 		counts[f.Severity]++
 	}
 	fmt.Fprintf(b, "Found:    %s, %s, %s; %d good, %d not known\n",
 		number(counts[Fault], "fault"), number(counts[Warning], "warning"), number(counts[Note], "note"), counts[OK], len(r.Unknown))
+}
+
+// known is a number of what every machine has: none is one that was not read.
+func known(n int, noun string) string {
+	if n == 0 {
+		return noun + "s unknown"
+	}
+	return number(n, noun)
 }
 
 func number(n int, noun string) string {
@@ -59,10 +71,11 @@ func number(n int, noun string) string {
 func tables(b *strings.Builder, inv Inventory) error {
 	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	if len(inv.Tunnels) == 0 {
-		fmt.Fprintln(tw, "\nNo tunnel here.")
+		fmt.Fprintln(tw, "\nNo tunnel found.")
 	} else {
 		fmt.Fprintln(tw, "\nTUNNEL\tSOURCE\tENCAPSULATION\tVNI\tUDP-PORT\tLOCAL\tREMOTES\tUNDERLAY\tMTU\tPORTS")
 	}
+	var rows [][]any
 	for _, t := range inv.Tunnels {
 		remotes := addrs(t.Remotes)
 		if t.Group.IsValid() {
@@ -75,14 +88,17 @@ func tables(b *strings.Builder, inv Inventory) error {
 		if t.Local.IsValid() {
 			local = t.Local.String()
 		}
-		row(tw, t.Name, t.Source, t.Encapsulation, t.VNI, t.Port, local, remotes, few(slices.Sorted(slices.Values(t.firstHops()))), inv.carries(t), few(t.Ports))
+		rows = append(rows, []any{t.Name, t.Source, t.Encapsulation, t.VNI, t.Port, local, remotes, few(slices.Sorted(slices.Values(t.firstHops()))), inv.carries(t), some(t.Ports)})
 	}
+	Rows(tw, rows, 0, 3, 9) // tunnels that have another VNI and other ports
+	rows = nil
 	fmt.Fprintln(tw, "\nINTERFACE\tROLE\tKIND\tDRIVER\tFIRMWARE\tMBIT/S\tMTU\tRX-RING\tQUEUES\tSLOT")
 	for _, l := range inv.of(Underlay, Device, Port, Spare) {
 		if l.NIC != nil {
-			row(tw, l.cells()...)
+			rows = append(rows, l.cells())
 		}
 	}
+	Rows(tw, rows, 0)
 	return tw.Flush()
 }
 
@@ -101,17 +117,6 @@ func (l *Link) cells() []any {
 		slot = l.PCI.Address
 	}
 	return []any{l.Name, l.Role, kind, l.NIC.Driver, strings.TrimSpace(l.NIC.Firmware), l.NIC.Mbps, l.MTU, ring, queues, slot}
-}
-
-// row writes cells; an empty or zero one is "-".
-func row(w io.Writer, cells ...any) {
-	texts := make([]string, len(cells))
-	for i, cell := range cells {
-		if texts[i] = fmt.Sprint(cell); texts[i] == "" || texts[i] == "0" {
-			texts[i] = "-"
-		}
-	}
-	fmt.Fprintln(w, strings.Join(texts, "\t"))
 }
 
 // FindingText is a finding for people, after an empty line.

@@ -16,6 +16,7 @@ import (
 // Device is a network interface as its users see it, tunnel or not.
 type Device struct {
 	Name  string      `json:"name"`
+	Alts  []string    `json:"altnames,omitempty"`
 	Index int         `json:"index"`
 	Kind  string      `json:"kind"` // "veth", "vxlan", …; "" of a physical interface
 	MTU   int         `json:"mtu"`  // an IP packet's size in bytes
@@ -134,7 +135,7 @@ func (s *Survey) Paths(remote, local netip.Addr) ([]Path, error) {
 func deviceOf(l netlink.Link, names map[int]string) Device {
 	a, link := l.Attrs(), linkOf(l)
 	d := Device{
-		Name: link.Name, Index: link.Index, Kind: link.Kind, MTU: link.MTU, MAC: link.MAC, Up: link.Up,
+		Name: link.Name, Alts: a.AltNames, Index: link.Index, Kind: link.Kind, MTU: link.MTU, MAC: link.MAC, Up: link.Up,
 		Loopback: link.Loopback, Master: names[a.MasterIndex], Bus: a.ParentDevBus, BusName: a.ParentDev,
 	}
 	// With a namespace, the index of the link below is one of that namespace.

@@ -36,6 +36,7 @@ func TestSurveyDevices(t *testing.T) {
 	b := newBench(t)
 	b.must(b.near.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br"}}))
 	b.must(b.near.LinkSetMaster(b.link(b.near, "v0"), b.link(b.near, "br")))
+	b.must(b.near.LinkAddAltName(b.link(b.near, "us"), "a-name-longer-than-15-bytes"))
 	s := b.survey()
 	b.must(await.That(t.Context(), "the kernel to say that us is up", func() error {
 		if us := b.devices(s)["us"]; !us.Up {
@@ -45,7 +46,7 @@ func TestSurveyDevices(t *testing.T) {
 	}))
 	d := b.devices(s)
 	if us := d["us"]; us.Kind != "veth" || us.MTU != 1600 || !us.Up || us.Physical() || us.Tunnel != nil || us.Lower != "" ||
-		!slices.Contains(us.Addrs, us4) || !slices.Contains(us.Addrs, us6) {
+		!slices.Equal(us.Alts, []string{"a-name-longer-than-15-bytes"}) || !slices.Contains(us.Addrs, us4) || !slices.Contains(us.Addrs, us6) {
 		t.Errorf("us: %+v", us)
 	}
 	if v0 := d["v0"]; v0.Master != "br" || v0.Up {

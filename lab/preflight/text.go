@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -36,7 +35,7 @@ func (r *Report) text() string {
 // single writes the findings of single hosts: those of several ones once.
 func (r *Report) single(b *strings.Builder) {
 	var order []string
-	findings := map[string]compare.Result{} // by the places that have them
+	findings := map[string][]doctor.Finding{} // by the places that have them
 	for i, h := range r.Hosts {
 		for _, f := range h.Report.Findings {
 			places, first := []string{}, i
@@ -52,11 +51,15 @@ func (r *Report) single(b *strings.Builder) {
 			if !slices.Contains(order, at) {
 				order = append(order, at)
 			}
-			findings[at] = compare.Result{Findings: append(findings[at].Findings, compare.Finding{Finding: f})}
+			findings[at] = append(findings[at], f)
 		}
 	}
 	for _, at := range order {
-		section(b, "AT "+at, findings[at], "nothing that slows an overlay")
+		var all compare.Result
+		for _, f := range doctor.Together(findings[at]) {
+			all.Findings = append(all.Findings, compare.Finding{Finding: f})
+		}
+		section(b, "AT "+at, all, "nothing that slows an overlay")
 	}
 }
 
@@ -101,16 +104,20 @@ func section(b *strings.Builder, title string, r compare.Result, none string) {
 func (r *Report) tables(b *strings.Builder) {
 	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nPLACE\tINTERFACE\tDRIVER\tFIRMWARE\tMBIT/S\tMTU\tRX-RING\tQUEUES\tRSS-UDP4\tRSS-UDP6\tSLOT\tPCI-ID\tNUMA\tVFS")
+	var rows [][]any
 	for _, h := range r.Hosts {
 		for _, i := range h.Facts.Interfaces {
-			row(tw, append([]any{h.Place, i.Name}, cells(i)...)...)
+			rows = append(rows, append([]any{h.Place, i.Name}, cells(i)...))
 		}
 	}
+	doctor.Rows(tw, rows, 1)
 	if len(r.Paths) > 0 {
 		fmt.Fprintln(tw, "\nFROM\tTO\tADDRESS\tINTERFACE\tMTU\tLARGEST\tREPORTED")
+		rows = nil
 		for _, p := range r.Paths {
-			row(tw, p.From, p.To, p.Addr, p.Interface, p.MTU, p.Largest, p.Reported)
+			rows = append(rows, []any{p.From, p.To, p.Addr, p.Interface, p.MTU, p.Largest, p.Reported})
 		}
+		doctor.Rows(tw, rows)
 	}
 	tw.Flush() // to a builder, which takes everything
 }
@@ -136,17 +143,6 @@ func cells(i facts.Interface) []any {
 		}
 	}
 	return []any{driver, i.Firmware, i.Mbps, i.MTU, ring, queues, i.Hash4, i.Hash6, slot, id, numa, vfs}
-}
-
-// row writes cells; an empty or zero one is "-".
-func row(w io.Writer, cells ...any) {
-	texts := make([]string, len(cells))
-	for i, cell := range cells {
-		if texts[i] = fmt.Sprint(cell); texts[i] == "" || texts[i] == "0" {
-			texts[i] = "-"
-		}
-	}
-	fmt.Fprintln(w, strings.Join(texts, "\t"))
 }
 
 // unknown lists what could not be read, with the places where it could not.

@@ -138,7 +138,14 @@ func (m Machine) String() string {
 	if cpu == "" {
 		cpu = "CPU unknown"
 	}
-	text := fmt.Sprintf("Linux %s, %s, %s", m.Kernel, cpu, plural(m.CPU.Threads, "CPU"))
+	text, cpus := "Linux", "CPUs unknown"
+	if m.Kernel != "" {
+		text += " " + m.Kernel
+	}
+	if m.CPU.Threads > 0 {
+		cpus = plural(m.CPU.Threads, "CPU")
+	}
+	text += ", " + cpu + ", " + cpus
 	if m.CPU.Sockets > 0 {
 		text += " in " + plural(m.CPU.Sockets, "socket")
 	}
