@@ -149,9 +149,9 @@ type check func(*Inventory) []Finding
 // checks are all concerns, in the order of the report within a severity.
 func checks() []check {
 	return []check{
-		checkRemotes, checkMTU, checkPorts, checkHeadroom, checkOffloads, checkJoining, checkChecksums, checkUDPPorts,
+		checkRemotes, checkMTU, checkPorts, checkHeadroom, checkShaping, checkOffloads, checkJoining, checkChecksums, checkUDPPorts,
 		checkEntropy, checkHashing, checkQueues, checkInterrupts, checkRings, checkPause, checkDrops, checkSoftnet,
-		checkEdges, checkPods, checkThreads, checkGovernor, checkLocality, checkBonds, checkPCIe, checkCapacity,
+		checkEdges, checkOthers, checkPods, checkThreads, checkGovernor, checkLocality, checkBonds, checkPCIe, checkCapacity,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/selvage/selvage/internal/cilium"
+	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -56,12 +57,12 @@ func TestHealthy(t *testing.T) {
 // when all is well, so that silence never passes for health.
 func TestEveryCheckSaysThatAllIsWell(t *testing.T) {
 	want := []string{
-		"remotes", "mtu", "port-mtu", "offloads", "checksums", "entropy", "rss", "queues", "interrupts", "rings", "pause",
-		"drops", "softnet", "edge", "pod-routing", "hyper-threading", "governor", "numa", "pcie", "cores",
+		"remotes", "mtu", "port-mtu", "shaping", "offloads", "checksums", "entropy", "rss", "queues", "interrupts", "rings", "pause",
+		"drops", "softnet", "edge", "tunnel", "pod-routing", "hyper-threading", "governor", "numa", "pcie", "cores",
 	}
 	var got []string
 	server := recorded(t, "server")
-	server.HostRouting = cilium.Legacy
+	server.HostRouting, server.Shapers, server.IPsec = cilium.Legacy, map[string][]host.Shaper{"eth0": {{Kind: "mq"}}}, new(int)
 	for _, f := range Diagnose(*server).Findings {
 		if !slices.Contains(got, f.Check) {
 			got = append(got, f.Check)
@@ -231,12 +232,34 @@ func TestOverhead(t *testing.T) {
 		encapsulation string
 		vni           uint32
 		want4, want6  int
-	}{{"vxlan", 1, 50, 70}, {"geneve", 1, 50, 70}, {"nvgre", 1, 42, 62}, {"gretap", 1, 42, 62}, {"gretap", 0, 38, 58}, {"gre", 0, 24, 44}, {"gre", 7, 28, 48}} {
+	}{{"vxlan", 1, 50, 70}, {"geneve", 1, 50, 70}, {"nvgre", 1, 42, 62}, {"gretap", 1, 42, 62}, {"gretap", 0, 38, 58}, {"gre", 0, 24, 44}, {"gre", 7, 28, 48}, {"ipip", 0, 20, 40}} {
 		tunnel := Tunnel{}
 		tunnel.Encapsulation, tunnel.VNI = c.encapsulation, c.vni
 		if got4, got6 := tunnel.overhead(four), tunnel.overhead(six); got4 != c.want4 || got6 != c.want6 {
 			t.Errorf("%s, key %d: %d over IPv4 and %d over IPv6, want %d and %d", c.encapsulation, c.vni, got4, got6, c.want4, c.want6)
 		}
+	}
+}
+
+func shapes(link string, s host.Shaper) func(*Inventory) {
+	return func(inv *Inventory) { inv.Shapers = map[string][]host.Shaper{link: {s}} }
+}
+
+// What limits by intent, and what is named alone.
+func TestWay(t *testing.T) {
+	const del = "tc qdisc del dev eth0 root  # if nobody wants it"
+	for _, p := range []plant{
+		{"tbf", shapes("eth0", host.Shaper{Kind: "tbf", Rate: 375e6}), "shaping", Warning, "eth0", "tbf limits what passes eth0 to 3 Gbit/s", []string{del}},
+		{"htb", shapes("eth0", host.Shaper{Kind: "htb"}), "shaping", Note, "eth0", "htb limits or delays what passes eth0", []string{del}},
+		{"netem", shapes("vxlan0", host.Shaper{Kind: "netem"}), "shaping", Warning, "vxlan0", "netem limits or delays", []string{"tc qdisc del dev vxlan0 root  # if nobody wants it"}},
+		{"of a guest", shapes("tap0", host.Shaper{Kind: "tbf", Rate: 125e6}), "shaping", Note, "tap0", "to 1 Gbit/s", []string{"tc qdisc del dev tap0 root  # if nobody wants it"}},
+		{"policer", shapes("eth0", host.Shaper{Kind: "police", Rate: 125e6}), "shaping", Warning, "eth0", "police limits what passes eth0 to 1 Gbit/s", nil},
+		{"WireGuard", func(inv *Inventory) {
+			inv.Tunnels = append(inv.Tunnels, Tunnel{Name: "wg0", Source: fromKernel, Device: "wg0", Up: true, Tunnel: host.Tunnel{Encapsulation: "wireguard"}})
+		}, "tunnel", Note, "wg0", "wireguard is named here, and its ends and path MTUs are not examined", nil},
+		{"IPsec", func(inv *Inventory) { inv.IPsec = new(2) }, "tunnel", Note, "host", "IPsec has 2 security associations", nil},
+	} {
+		t.Run(p.name, p.run)
 	}
 }
 

@@ -21,6 +21,9 @@ type Inventory struct {
 	Bridges   []Bridge  `json:"bridges"`
 	Edges     []Edge    `json:"edges"`
 	Softnet   []Softnet `json:"softnet"`
+	// Shapers are queueing disciplines and policers by interface; nil is not read. IPsec counts security associations.
+	Shapers map[string][]host.Shaper `json:"shapers,omitempty"`
+	IPsec   *int                     `json:"ipsec_associations,omitempty"`
 	// HostRouting is how Cilium forwards packets of pods, "" where there is no Cilium.
 	HostRouting cilium.Mode `json:"cilium_host_routing,omitempty"`
 	Unknown     []Unknown   `json:"unknown"`

@@ -67,7 +67,7 @@ func anyUDP(tunnels []Tunnel) bool {
 }
 
 func anyGRE(tunnels []Tunnel) bool {
-	return slices.ContainsFunc(tunnels, func(t Tunnel) bool { return t.Port == 0 })
+	return slices.ContainsFunc(tunnels, func(t Tunnel) bool { return strings.Contains(t.Encapsulation, "gre") })
 }
 
 // over returns the tunnels whose packets pass a link.

@@ -15,6 +15,8 @@ type Network interface {
 	Devices() ([]host.Device, error)
 	Paths(remote, local netip.Addr) ([]host.Path, error)
 	RoutingProtocols() (map[string][]string, error)
+	Shapers() (map[string][]host.Shaper, error)
+	IPsec() (int, error)
 }
 
 // Adapters reads an interface with ethtool.
@@ -76,6 +78,7 @@ func Read(ctx context.Context, s Sources, name string) (Inventory, error) {
 		return inv, err
 	}
 	addRouting(&inv, s.Network)
+	addWay(&inv, s.Network)
 	inv.restrict()
 	inv.assignRoles()
 	machine{s.Sys, s.Proc}.read(&inv)

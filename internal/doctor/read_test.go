@@ -47,6 +47,9 @@ func (n fakeNetwork) Paths(remote, _ netip.Addr) (paths []host.Path, err error) 
 
 func (n fakeNetwork) RoutingProtocols() (map[string][]string, error) { return n.routing, nil }
 
+func (n fakeNetwork) Shapers() (map[string][]host.Shaper, error) { return n.inv.Shapers, nil }
+func (n fakeNetwork) IPsec() (int, error)                        { return 0, nil }
+
 // fakeAdapters are the adapters of the recorded server.
 type fakeAdapters struct{ inv *Inventory }
 

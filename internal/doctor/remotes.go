@@ -19,6 +19,7 @@ func checkRemotes(inv *Inventory) []Finding {
 				Evidence: "interface flags and operational state (netlink)", Why: "It carries 0 packets.",
 				Change: []string{fix.Line("ip link set dev %s up", t.Device)}, Measure: []string{fix.Line("ip -s link show dev %s", t.Device)},
 			})
+		case t.named(): // checkOthers has it
 		case len(t.Remotes) == 0 && !t.Group.IsValid() && !t.External:
 			found = append(found, noRemote(t))
 		}

@@ -64,7 +64,7 @@ func checkEntropy(inv *Inventory) []Finding {
 func noEntropy(t Tunnel) Finding {
 	return Finding{
 		Check: "entropy", Severity: Note, Subject: t.Name,
-		What:     fmt.Sprintf("GRE has no source port: the underlay sees %d flows, one to each remote", len(t.Remotes)),
+		What:     fmt.Sprintf("%s has no source port: the underlay sees %d flows, one to each remote", t.Encapsulation, len(t.Remotes)),
 		Evidence: "encapsulation " + t.Encapsulation,
 		Why:      "All inner flows between two hosts take one link of a LAG and one receive queue. " + oneCore + ". NVGRE's FlowID helps where the adapter hashes it (RFC 7637 section 3.2).",
 		Measure:  []string{"iperf3 -c SERVER -t 10 -P 16  # SERVER across the tunnel", "mpstat -P ALL 1  # on the receiver meanwhile"},

@@ -81,6 +81,9 @@ func tables(b *strings.Builder, inv Inventory) error {
 		if t.Group.IsValid() {
 			remotes = strings.TrimPrefix(remotes+", group "+t.Group.String(), ", ")
 		}
+		if t.named() {
+			remotes = "not read"
+		}
 		if t.External {
 			remotes = "with each packet"
 		}

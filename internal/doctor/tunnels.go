@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/selvage/selvage/internal/host"
 	"github.com/selvage/selvage/internal/overlay"
@@ -31,10 +30,10 @@ func (inv *Inventory) addKernel() {
 	}
 }
 
-// fallback reports whether l is a device that the kernel's GRE module makes for
-// itself: no remote, and nobody has enabled it.
+// fallback reports whether l is a device that the kernel's modules of GRE and of IP in IP make
+// for themselves: no remote, and nobody has enabled it.
 func fallback(l Link) bool {
-	return strings.HasPrefix(l.Tunnel.Encapsulation, "gre") && len(l.Tunnel.Remotes) == 0 && !l.Tunnel.External && !l.Up
+	return l.Tunnel.Port == 0 && len(l.Tunnel.Remotes) == 0 && !l.Tunnel.External && !l.Up
 }
 
 // ours reports whether l is a device that an edge made to send or gather through: it
@@ -130,7 +129,7 @@ func (inv *Inventory) below(name string) []string {
 // overhead is what the tunnel adds to an inner IP packet on the way to remote,
 // in bytes, Geneve without options.
 func (t Tunnel) overhead(remote netip.Addr) int {
-	const udp, greKey, ethernet = 8, 4, 14
+	const udp, vxlan, greKey, ethernet = 8, 8, 4, 14
 	full := overlay.VXLAN.Overhead(remote) // Geneve's fixed header is as long
 	switch t.Encapsulation {
 	case "nvgre":
@@ -143,6 +142,8 @@ func (t Tunnel) overhead(remote netip.Addr) int {
 		if t.Encapsulation == "gre" { // carries IP
 			full -= ethernet
 		}
+	case "ipip", "sit":
+		full -= udp + vxlan + ethernet
 	}
 	return full
 }

@@ -51,7 +51,7 @@ type Counters struct {
 // Tunnel is the configuration of a tunnel device of the kernel. What the kernel
 // or the netlink library does not tell is nil.
 type Tunnel struct {
-	Encapsulation string       `json:"encapsulation"` // "vxlan", "geneve", "gretap", "gre"
+	Encapsulation string       `json:"encapsulation"` // "vxlan", "geneve", "gretap", "gre", "ipip", "sit"; named only: "ip6tnl", "vti", "wireguard", "xfrm"
 	VNI           uint32       `json:"vni"`
 	Local         netip.Addr   `json:"local,omitzero"`
 	Group         netip.Addr   `json:"group,omitzero"` // multicast
@@ -184,6 +184,14 @@ func tunnelOf(l netlink.Link, names map[int]string) *Tunnel {
 	case *netlink.Gretun:
 		t := &Tunnel{Encapsulation: "gre", VNI: v.OKey, Local: address(v.Local), Lower: names[int(v.Link)], External: v.FlowBased}
 		return t.to(v.Remote)
+	case *netlink.Iptun: // without a remote it takes next hops of routes for its remotes, as Calico has it
+		t := &Tunnel{Encapsulation: "ipip", Local: address(v.Local), Lower: names[int(v.Link)], External: v.FlowBased || address(v.Remote) == netip.Addr{} && v.Flags&net.FlagUp != 0}
+		return t.to(v.Remote)
+	case *netlink.Sittun:
+		t := &Tunnel{Encapsulation: "sit", Local: address(v.Local), Lower: names[int(v.Link)], External: address(v.Remote) == netip.Addr{} && v.Flags&net.FlagUp != 0}
+		return t.to(v.Remote)
+	case *netlink.Ip6tnl, *netlink.Vti, *netlink.Wireguard, *netlink.Xfrmi: // of which no more is read
+		return &Tunnel{Encapsulation: l.Type()}
 	}
 	return nil
 }

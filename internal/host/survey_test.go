@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -89,6 +92,51 @@ func TestSurveyVXLAN(t *testing.T) {
 	}
 	if !slices.Equal(got.Remotes, []netip.Addr{them4.Addr(), second}) {
 		t.Errorf("remotes: %v", got.Remotes)
+	}
+}
+
+// Tunnels of other kinds are told, as the netlink library reads them: few kernels have all.
+func TestTunnelOf(t *testing.T) {
+	far := them4.Addr()
+	for _, c := range []struct {
+		link netlink.Link
+		want Tunnel
+	}{
+		{&netlink.Iptun{Remote: far.AsSlice()}, Tunnel{Encapsulation: "ipip", Remotes: []netip.Addr{far}}},
+		{&netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Flags: net.FlagUp}}, Tunnel{Encapsulation: "ipip", External: true}},
+		{&netlink.Sittun{Remote: far.AsSlice()}, Tunnel{Encapsulation: "sit", Remotes: []netip.Addr{far}}},
+		{&netlink.Ip6tnl{}, Tunnel{Encapsulation: "ip6tnl"}},
+		{&netlink.Vti{Local: us4.Addr().AsSlice()}, Tunnel{Encapsulation: "vti"}},
+		{&netlink.Wireguard{}, Tunnel{Encapsulation: "wireguard"}},
+		{&netlink.Xfrmi{}, Tunnel{Encapsulation: "xfrm"}},
+	} {
+		if diff := cmp.Diff(&c.want, tunnelOf(c.link, nil), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			t.Errorf("%T (-want +got):\n%s", c.link, diff)
+		}
+	}
+}
+
+func TestSurveyShapers(t *testing.T) {
+	b := newBench(t)
+	const args = "qdisc add dev us root tbf rate 1gbit burst 64kb latency 50ms"
+	if out, err := exec.Command("tc", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("tc %s: %v: %s", args, err, out)
+	}
+	s := b.survey()
+	b.devices(s)
+	got, err := s.Shapers()
+	b.must(err)
+	if diff := cmp.Diff([]Shaper{{"tbf", 125e6}}, got["us"]); diff != "" {
+		t.Errorf("at us (-want +got):\n%s", diff)
+	}
+	limits := policers([]netlink.Filter{
+		&netlink.U32{Police: &netlink.PoliceAction{Rate: 1}}, &netlink.MatchAll{Actions: []netlink.Action{&netlink.GenericAction{}, &netlink.PoliceAction{Rate: 2}}}, &netlink.BpfFilter{},
+	})
+	if diff := cmp.Diff([]Shaper{{"police", 1}, {"police", 2}}, limits); diff != "" {
+		t.Errorf("policers (-want +got):\n%s", diff)
+	}
+	if n, err := s.IPsec(); n != 0 || err != nil {
+		t.Errorf("IPsec: %d, %v", n, err)
 	}
 }
 

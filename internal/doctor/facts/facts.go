@@ -7,7 +7,13 @@ package facts
 
 import (
 	"net/netip"
+	"slices"
 )
+
+// Shapes says whether a queueing discipline, by its name in tc(8), is there to limit or delay packets.
+func Shapes(kind string) bool {
+	return slices.Contains([]string{"tbf", "htb", "hfsc", "cake", "netem"}, kind)
+}
 
 // Host is a host, or a network namespace of one.
 type Host struct {

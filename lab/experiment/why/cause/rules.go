@@ -167,7 +167,7 @@ func rateLimits(e Evidence) (all []Cause) {
 						Off: "tc qdisc replace dev " + q.Interface + " root " + q.TBF.Args(),
 					}}},
 				})
-			case q.Kind == "htb" || q.Kind == "hfsc" || q.Kind == "tbf" || q.Kind == "netem" || q.Kind == "cake":
+			case facts.Shapes(q.Kind):
 				all = append(all, Cause{
 					Setting: "qdisc", Object: role + ":" + q.Interface, Likelihood: 0.4, Why: q.Kind + " at " + q.Interface + " may limit what leaves it",
 					Advice: role + ": tc -s qdisc show dev " + q.Interface,
