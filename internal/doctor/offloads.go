@@ -209,6 +209,13 @@ func lacks(l *Link, features []string) Finding {
 	}
 }
 
+// SameOffload says whether two fixes turn on one offload of an interface, which ethtool may call by a short name.
+func SameOffload(a, b fix.Fix) bool {
+	x, y := a.Do.Argv, b.Do.Argv
+	return len(x) == 5 && len(y) == 5 && slices.Equal(x[:3], y[:3]) && x[4] == y[4] && (x[3] == y[3] ||
+		slices.ContainsFunc(offloads(), func(o offload) bool { return o.set == x[3] && slices.Contains(o.features, y[3]) }))
+}
+
 func orUnknown(text string) string {
 	if text == "" {
 		return "unknown"

@@ -122,7 +122,7 @@ func checkEdges(inv *Inventory) []Finding {
 		}
 		found = append(found, Finding{
 			Check: "edge", Severity: Note, Subject: e.Name, What: fmt.Sprintf("the edge has dropped %d packets", total),
-			Evidence: text + "since it was loaded", Why: "Each count is a packet that did not arrive; docs/reference/reasons.md explains the reasons.",
+			Evidence: text + "since it was loaded", Why: "Each count is a packet that did not arrive; selvage drops says what each reason means.",
 			Measure: []string{fix.Line("selvage drops --edge %s", e.Name)},
 		})
 	}

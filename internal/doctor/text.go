@@ -29,6 +29,7 @@ func Text(w io.Writer, r Report) error {
 			paragraph(&b, "  ", u.What+": "+u.Why)
 		}
 	}
+	b.WriteString(StudiesText(findings))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

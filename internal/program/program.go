@@ -38,7 +38,7 @@ func Path(name string) (string, error) {
 		path, err = exec.LookPath(name)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("there is no program %s beside %s or in $PATH: make build makes both; copy both", name, own)
+		return "", fmt.Errorf("there is no program %s beside %s or in $PATH: install the package %[1]s of this version; of a build, which makes both, copy both", name, own)
 	}
 	return path, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/internal/doctor"
 	"github.com/selvage/selvage/internal/doctor/compare"
 	"github.com/selvage/selvage/internal/doctor/facts"
+	"github.com/selvage/selvage/internal/doctor/fix"
 )
 
 // text is the report for people: what is there, what lies between the hosts, what changed, and then each host.
@@ -29,6 +30,14 @@ func (r *Report) text() string {
 	}
 	r.single(&b)
 	r.unknown(&b)
+	var all []doctor.Finding
+	for _, h := range r.Hosts {
+		all = append(all, h.Report.Findings...)
+	}
+	for _, f := range r.Between.Findings {
+		all = append(all, f.Finding)
+	}
+	b.WriteString(doctor.StudiesText(all))
 	return b.String()
 }
 
@@ -38,6 +47,9 @@ func (r *Report) single(b *strings.Builder) {
 	findings := map[string][]doctor.Finding{} // by the places that have them
 	for i, h := range r.Hosts {
 		for _, f := range h.Report.Findings {
+			if r.isBetween(h.Place, f) {
+				continue
+			}
 			places, first := []string{}, i
 			for j, other := range r.Hosts {
 				if slices.ContainsFunc(other.Report.Findings, f.Alike) {
@@ -61,6 +73,19 @@ func (r *Report) single(b *strings.Builder) {
 		}
 		section(b, "AT "+at, all, "nothing that slows an overlay")
 	}
+}
+
+// isBetween says whether a finding at a place is one that the hosts differ by, which has its fixes.
+func (r *Report) isBetween(place string, f doctor.Finding) bool {
+	var fixes []fix.Fix
+	for _, o := range r.Between.Findings {
+		if o.At == place {
+			fixes = append(fixes, o.Fixes...)
+		}
+	}
+	return len(f.Fixes) > 0 && !slices.ContainsFunc(f.Fixes, func(x fix.Fix) bool {
+		return !slices.ContainsFunc(fixes, func(y fix.Fix) bool { return doctor.SameOffload(x, y) })
+	})
 }
 
 // section writes findings. What is good is counted, and what does not matter named.
