@@ -10,6 +10,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/event"
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // Identity is who asks, and what that one may do.
@@ -89,7 +90,7 @@ func actor(r *http.Request, id Identity) event.Actor {
 	}
 	if a.How != "" {
 		a.User = id.Name
-		a.For = event.Bounded(r.Header.Get(api.ForHeader), mostFor)
+		a.For = printable.Bounded(r.Header.Get(api.ForHeader), mostFor)
 	}
 	return a
 }

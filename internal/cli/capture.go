@@ -11,6 +11,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
 	"github.com/selvage/selvage/internal/pcapng"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/program"
 )
 
@@ -50,7 +51,7 @@ func (c *captureCmd) Run(ctx context.Context, s *streams) (err error) {
 	if err != nil {
 		return err
 	}
-	out := s.out
+	out := printable.Raw(s.out)
 	if c.Write != "-" {
 		file, err := os.OpenFile(c.Write, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // packets are other people's
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/selvage/selvage/internal/completion"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/share"
 )
@@ -114,7 +115,7 @@ var errBroken = errors.New("broken")
 func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == labCommand { // before signals are caught, as they are the lab's
 		err := startLab(args[1:])
-		printError(stderr, err)
+		printError(printable.NewWriter(stderr), err)
 		return status(err)
 	}
 	stop := func() {}
@@ -123,8 +124,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		return ctx
 	}
-	err := run(catch, args, &streams{out: stdout, err: stderr, in: os.Stdin, interactive: isTerminal(os.Stdin)})
-	printError(stderr, err)
+	s := &streams{out: printable.NewWriter(stdout), err: printable.NewWriter(stderr), in: os.Stdin, interactive: isTerminal(os.Stdin)}
+	err := run(catch, args, s)
+	printError(s.err, err)
 	return status(err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/logging"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/revision"
 	"github.com/selvage/selvage/internal/supervise"
@@ -63,7 +64,7 @@ func (c *edgeCmd) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go
-	log, err := logging.Open(logging.Options{Out: s.err, Format: logging.Format(c.LogFormat), Level: level})
+	log, err := logging.Open(logging.Options{Out: printable.Raw(s.err), Format: logging.Format(c.LogFormat), Level: level})
 	if err != nil {
 		return usageError{err}
 	}

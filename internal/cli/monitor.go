@@ -12,6 +12,7 @@ import (
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/trace"
 )
 
@@ -123,7 +124,7 @@ func summary(c *monitorCmd, s *streams) func(api.MonitorLine) error {
 			return json.NewEncoder(s.out).Encode(talkers.Document(*line.Counts))
 		}
 		if terminal {
-			fmt.Fprint(s.out, "\x1b[H\x1b[J")
+			fmt.Fprint(printable.Raw(s.out), "\x1b[H\x1b[J")
 		}
 		return talkers.Write(observe.Writer{Writer: s.out}, *line.Counts)
 	}

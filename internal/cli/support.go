@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/selvage/selvage/internal/datapath"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/support"
 )
@@ -57,7 +58,7 @@ func (c *supportCmd) Run(ctx context.Context, s *streams) error {
 		}
 	}
 	if c.Output == "-" {
-		return a.Write(s.out)
+		return a.Write(printable.Raw(s.out))
 	}
 	path := c.Output
 	if path == "" {

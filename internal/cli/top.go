@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/top"
 )
 
@@ -42,7 +43,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
 	defer stop()
 	return top.Run(ctx, top.Options{
-		Client: client, Interval: c.Interval, In: s.in, Out: s.out, Program: program,
+		Client: client, Interval: c.Interval, In: s.in, Out: printable.Raw(s.out), Program: program,
 		Edge: c.flagsFor(status.Name),
 	})
 }

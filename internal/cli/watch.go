@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // watchFlag is how often to ask, 0 for once.
@@ -60,7 +61,8 @@ func (q *watchedQuery) repeat(ctx context.Context, s *streams, ask func(*streams
 		now := time.Now()
 		q.rates.Next(now)
 		var page bytes.Buffer
-		err := ask(&streams{out: &page, err: &page})
+		clean := printable.NewWriter(&page)
+		err := ask(&streams{out: clean, err: clean})
 		if errors.Is(err, errBroken) { // what it prints says so
 			err = nil
 		}
@@ -71,7 +73,7 @@ func (q *watchedQuery) repeat(ctx context.Context, s *streams, ask func(*streams
 			return nil
 		}
 		if err != nil {
-			printError(&page, err)
+			printError(clean, err)
 		}
 		if err := q.turn(s.out, now, page.Bytes(), terminal, first); err != nil {
 			return err
@@ -98,12 +100,12 @@ func (q *watchedQuery) turn(w io.Writer, at time.Time, page []byte, terminal, fi
 	default:
 		before = "\n" + at.UTC().Format(time.RFC3339) + "\n"
 	}
-	_, err := fmt.Fprintf(w, "%s%s", before, page)
+	_, err := fmt.Fprintf(printable.Raw(w), "%s%s", before, page)
 	return err
 }
 
 // isTerminal reports whether a stream is one.
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
+func isTerminal(stream io.Writer) bool {
+	file, ok := printable.Raw(stream).(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -55,7 +55,7 @@ func TestBounds(t *testing.T) {
 	log.Warn(strings.Repeat("x", 5000), args...)
 	e := l.Read(Filter{}, 0).Events[0]
 	why, _ := e.Fields["why"].(string)
-	if len(e.Text) > mostText || len(why) > mostField || !strings.HasSuffix(why, "ä…") || len(e.Fields) > mostFields || e.Object.Name != "spine  [2J" {
+	if len(e.Text) > mostText || len(why) > mostField || !strings.HasSuffix(why, "ä…") || len(e.Fields) > mostFields || e.Object.Name != "spine �[2J" {
 		t.Errorf("%d bytes of text, %d of a field, %d fields, object %q", len(e.Text), len(why), len(e.Fields), e.Object.Name)
 	}
 }

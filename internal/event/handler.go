@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -83,7 +81,7 @@ func has(r slog.Record, name string) (found bool) {
 }
 
 func (h *Handler) eventOf(kind Kind, by Actor, r slog.Record) Event {
-	e := Event{Time: r.Time, Kind: kind, Severity: severity(r.Level), Text: Bounded(r.Message, mostText), Fields: map[string]any{}}
+	e := Event{Time: r.Time, Kind: kind, Severity: severity(r.Level), Text: printable.Bounded(r.Message, mostText), Fields: map[string]any{}}
 	if by.How != "" {
 		e.By = &by
 	}
@@ -92,7 +90,7 @@ func (h *Handler) eventOf(kind Kind, by Actor, r slog.Record) Event {
 		case key, edgeKey, SubsystemKey:
 		default:
 			if len(e.Fields) < mostFields {
-				e.Fields[Bounded(a.Key, mostField)] = value(a.Value)
+				e.Fields[printable.Bounded(a.Key, mostField)] = value(a.Value)
 			}
 		}
 		return true
@@ -138,26 +136,8 @@ func value(v slog.Value) any {
 	}
 	if m, ok := v.Any().(encoding.TextMarshaler); ok && v.Kind() == slog.KindAny {
 		if text, err := m.MarshalText(); err == nil {
-			return Bounded(string(text), mostField)
+			return printable.Bounded(string(text), mostField)
 		}
 	}
-	return Bounded(v.String(), mostField)
-}
-
-// Bounded is a text without what a terminal may act on, and of so many bytes at most.
-func Bounded(text string, most int) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, text)
-	if len(text) <= most {
-		return text
-	}
-	text = text[:most-len("…")]
-	for len(text) > 0 && !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
+	return printable.Bounded(v.String(), mostField)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/selvage/selvage/internal/observe"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -83,13 +84,13 @@ func (m *model) titleRow() string {
 func (m *model) problemRow() string {
 	switch n := len(m.status.Problems); {
 	case m.err != nil:
-		return styles[bad].Render(m.err.Error())
+		return styles[bad].Render(printable.Line(m.err.Error()))
 	case n == 0:
 		return ""
 	case n == 1:
-		return styles[warning].Render(m.status.Problems[0].Text)
+		return styles[warning].Render(printable.Line(m.status.Problems[0].Text))
 	default:
-		return styles[warning].Render(fmt.Sprintf("%s (and %d more: selvage status)", m.status.Problems[0].Text, n-1))
+		return styles[warning].Render(fmt.Sprintf("%s (and %d more: selvage status)", printable.Line(m.status.Problems[0].Text), n-1))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // table is the lines of a page, in an order, with one of them selected. What is selected stays so while lines come and go.
@@ -19,7 +21,15 @@ type table struct {
 }
 
 // set takes the lines of a new reading.
-func (t *table) set(lines []line) { t.lines = lines }
+func (t *table) set(lines []line) {
+	for i := range lines {
+		lines[i].detail = printable.Line(lines[i].detail)
+		for j := range lines[i].cells {
+			lines[i].cells[j].text = printable.Line(lines[i].cells[j].text)
+		}
+	}
+	t.lines = lines
+}
 
 // shown are the lines that the filter chooses, in order.
 func (t *table) shown() []line {

@@ -10,6 +10,8 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
+
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // Progress tells on standard error what runs, what came out, and how long it will
@@ -36,7 +38,7 @@ func NewProgress(w io.Writer, total int) *Progress {
 	if !Terminal(w) {
 		return p
 	}
-	p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(32), mpb.WithRefreshRate(refresh))
+	p.bars = mpb.New(mpb.WithOutput(printable.Raw(w)), mpb.WithWidth(32), mpb.WithRefreshRate(refresh))
 	p.bar = p.bars.AddBar(int64(total),
 		mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.CountersNoUnit("%d of %d ")),
@@ -48,7 +50,7 @@ func NewProgress(w io.Writer, total int) *Progress {
 
 // Terminal says whether w is one.
 func Terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+	file, ok := printable.Raw(w).(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
@@ -61,7 +63,7 @@ func (p *Progress) now() string {
 
 // Note writes a line.
 func (p *Progress) Note(format string, args ...any) {
-	fmt.Fprintf(p.out, format+"\n", args...)
+	fmt.Fprintln(p.out, printable.Line(fmt.Sprintf(format, args...)))
 }
 
 // Begin says what runs now and how long all will take.

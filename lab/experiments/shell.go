@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/lab/experiment"
 )
 
@@ -73,7 +74,7 @@ func (c *Shell) shell(ctx context.Context, w *shellWorld, console *experiment.Co
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = w.lab.Dir, append(os.Environ(), w.environment()...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, console.Out, console.Err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, printable.Raw(console.Out), printable.Raw(console.Err)
 	// Should this process be killed, its edges are gone, and a shell among them is of no use.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGHUP}
 	end := syscall.SIGTERM

@@ -15,6 +15,7 @@ import (
 	"github.com/selvage/selvage/internal/event"
 	"github.com/selvage/selvage/internal/evpn/message"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // relay reads GoBGP's log: it is the only place where GoBGP says what
@@ -131,7 +132,7 @@ func (r *report) fail(why string) { r.ended(0, why) }
 func (r *report) ended(code uint8, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failure, r.refused, r.at = event.Bounded(why, mostFailure), code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, time.Now()
+	r.failure, r.refused, r.at = printable.Bounded(why, mostFailure), code == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, time.Now()
 }
 
 // refusalStands is for how long a refused OPEN says more than a connection that is not made: a neighbour that only opens
