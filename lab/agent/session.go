@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/lab/measure"
 )
 
@@ -64,7 +65,8 @@ func NewSession(ctx context.Context, name string, p Process, out *bufio.Reader, 
 		return nil, s.Err()
 	case <-ctx.Done():
 		p.Kill()
-		return nil, fmt.Errorf("%s: %w", name, context.Cause(ctx))
+		<-s.ended
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, context.Cause(ctx)), s.Err())
 	}
 	go s.wire.keepAlive(s.stop)
 	if err := s.call(ctx, opHello, nil, &s.Hello); err != nil {
@@ -77,7 +79,13 @@ func NewSession(ctx context.Context, name string, p Process, out *bufio.Reader, 
 func (s *Session) read(out *bufio.Reader) {
 	lost := sync.OnceValue(func() error { s.process.Kill(); return errSilent })
 	silent := make(chan struct{})
-	err := awaitReady(out)
+	// Before that it may be silent for long: sudo takes seconds to refuse a password.
+	_, came, err := Await(out, readyMark)
+	if errors.Is(err, io.EOF) {
+		err = errEnded
+	} else if err != nil {
+		s.process.Kill() // it may print for ever
+	}
 	if err == nil {
 		dog := newWatchdog(func() { _ = lost(); close(silent) })
 		close(s.ready)
@@ -97,26 +105,9 @@ func (s *Session) read(out *bufio.Reader) {
 	}
 	err = cmp.Or(err, errEnded)
 	s.mu.Lock()
-	s.err = fmt.Errorf("%s: connection lost: %w", s.name, err)
+	s.err = fmt.Errorf("%s: connection lost: %w%s", s.name, err, Printed(came))
 	s.mu.Unlock()
 	close(s.ended)
-}
-
-// awaitReady reads up to the agent's first message. Before that it may be silent for long: sudo takes seconds to refuse a password.
-func awaitReady(out *bufio.Reader) error {
-	for {
-		line, err := out.ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			return errEnded
-		}
-		if err != nil {
-			return err
-		}
-		var m message
-		if json.Unmarshal([]byte(line), &m) == nil && m.Op == opReady {
-			return nil
-		}
-	}
 }
 
 // deliver hands an answer to who waits for it.
@@ -185,12 +176,12 @@ func (s *Session) call(ctx context.Context, op string, body, answer any) error {
 // take reads an answer's body into answer, unless that is nil.
 func (s *Session) take(op string, m message, answer any) error {
 	if m.Error != "" {
-		return fmt.Errorf("%s: %s", s.name, m.Error)
+		return fmt.Errorf("%s: %s", s.name, printable.Line(m.Error))
 	}
 	if answer == nil {
 		return nil
 	}
-	if err := json.Unmarshal(m.Body, answer); err != nil {
+	if err := json.Unmarshal(printable.JSON(m.Body), answer); err != nil {
 		return fmt.Errorf("%s: answer to %s: %w", s.name, op, err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/selvage/selvage/internal/tail"
 )
 
 // Switch turns something of a machine on and off, by commands of the user for sh(1). Off has to
@@ -22,12 +24,8 @@ type switchRequest struct {
 	Turn bool `json:"turn"` // on
 }
 
-const (
-	// commandTime is the longest that a command may take.
-	commandTime = time.Minute
-	// mostPrinted is how much of what a command printed is told when it fails.
-	mostPrinted = 400
-)
+// commandTime is the longest that a command may take.
+const commandTime = time.Minute
 
 // Turn turns s on or off, and says how long the command took. The agent turns it off when it
 // ends, however it ends, and so does its shell. A command that fails is an error.
@@ -77,7 +75,7 @@ func (a *agent) turn(q switchRequest) (took time.Duration, err error) {
 func runCommand(ctx context.Context, start func(*exec.Cmd) error, text string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, fmt.Errorf("it has not ended in %s", commandTime))
 	defer cancel()
-	var printed tail
+	var printed tail.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", text)
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -94,26 +92,7 @@ func runCommand(ctx context.Context, start func(*exec.Cmd) error, text string) e
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w%s", text, err, printed.words())
+		return fmt.Errorf("%s: %w%s", text, err, Printed(printed.String()))
 	}
 	return nil
-}
-
-// tail keeps the end of what is written.
-type tail []byte
-
-// Write keeps the end of it.
-func (t *tail) Write(p []byte) (int, error) {
-	*t = append(*t, p...)
-	if over := len(*t) - mostPrinted; over > 0 {
-		*t = append(tail(nil), (*t)[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t tail) words() string {
-	if len(t) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; it printed %q", string(t))
 }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/selvage/selvage/internal/tail"
 )
 
 // Both ends write a line of JSON for each message, and one without anything every beat.
@@ -61,6 +64,41 @@ func (w *wire) keepAlive(stop <-chan struct{}) {
 			}
 		}
 	}
+}
+
+// readyMark is the agent's own first message.
+const readyMark = `{"op":"` + opReady + `"}`
+
+// noise is the most that comes before a mark, in bytes.
+const noise = 64 << 10
+
+// Await reads up to the end of a line with a mark in it, wherever login shells and sudo leave that, and returns what stands
+// behind the mark. Of what came instead it returns the end.
+func Await(out *bufio.Reader, mark string) (rest, came string, err error) {
+	var other tail.Buffer
+	for read := 0; read < noise; {
+		line, err := out.ReadSlice('\n') // which the reader's buffer bounds
+		if at := strings.LastIndex(string(line), mark); at >= 0 && err == nil {
+			return string(line[at+len(mark):]), "", nil
+		}
+		_, _ = other.Write(line) // which never fails
+		if errors.Is(err, bufio.ErrBufferFull) {
+			break
+		} else if err != nil {
+			return "", other.String(), err
+		}
+		read += len(line)
+	}
+	return "", other.String(), fmt.Errorf("its shell prints more than %d bytes before it does anything", noise)
+}
+
+// Printed ends an error with the end of what was printed, unless that is empty.
+func Printed(text string) string {
+	const most = 400
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("; it printed %q", text[max(0, len(text)-most):])
 }
 
 // watchdog calls lost once when fed is not called for the time of silence.

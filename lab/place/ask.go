@@ -10,8 +10,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/tail"
 )
+
+// mostSaid is the most of what a box says that an error has, in bytes.
+const mostSaid = 2000
 
 // mostAnswer is the most of an answer that is read, in bytes.
 const mostAnswer = 1 << 20
@@ -37,7 +41,7 @@ func Ask(ctx context.Context, p Place, o Options, command string) (string, error
 	case errors.As(err, &exit) && exit.ExitCode() != sshFailed && answer.Len() > 0:
 		return answer.String(), nil // what boxes exit with says little
 	case err != nil:
-		return "", fmt.Errorf("%s: %q: %w: %s", p, command, err, strings.TrimSpace(said.String()+" "+answer.String()))
+		return "", fmt.Errorf("%s: %q: %w: %s", p, command, err, printable.Bounded(strings.TrimSpace(said.String()+" "+answer.String()), mostSaid))
 	}
 	return answer.String(), nil
 }

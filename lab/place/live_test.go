@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -249,6 +250,62 @@ func TestOpenFails(t *testing.T) {
 		if _, err := place.Open(t.Context(), p, options(testbed)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), p.String()) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// What a login shell prints is neither in the way nor lost: a title or a greeting without an end of line before the script's own lines, and
+// what came instead of these.
+func TestLoginShells(t *testing.T) {
+	testbed := places.New(t)
+	before := stateOf(t, testbed)
+	profile := testbed.A.Root("/tmp/.bashrc") // which bash reads for a command of sshd
+	for text, want := range map[string]string{
+		`printf "\033]0;host\007"`:                              "",
+		`printf "\033]0;%s\007> " "$BASH_EXECUTION_STRING"`:     "",
+		`printf "Choose [1-3]: "; read -r _; exit 1`:            `did not run the script in 2s; it printed "Choose [1-3]:"`,
+		`printf "\033[2JThis account is closed.\n"; exit 1`:     `exit status 1; it printed "\x1b[2JThis account is closed."`,
+		`tr "\000" A </dev/zero`:                                `prints more than 65536 bytes before it does anything; it printed "AAA`,
+		`echo to standard error; echo "a warning" >&2; echo hi`: "",
+	} {
+		if err := os.WriteFile(profile, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o := options(testbed)
+		if strings.Contains(text, "read") {
+			o.Connect = 2 * time.Second
+		}
+		s, err := place.Open(t.Context(), atA, o)
+		if err == nil {
+			err = s.Close()
+		}
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want) || len(err.Error()) > 4000) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if err := os.Remove(profile); err != nil {
+		t.Error(err)
+	}
+	awaitState(t, testbed, before)
+}
+
+// The program goes where there is room for it; where there is none, the message says what to do.
+func TestRoom(t *testing.T) {
+	testbed := places.New(t)
+	shrink := func(dir string) {
+		t.Helper()
+		c := exec.Command("nsenter", "--mount", "--target", fmt.Sprint(testbed.A.SSHD()), "mount", "-o", "remount,size=1m", dir)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	shrink("/tmp")
+	s := open(t, atA, options(testbed))
+	if err := s.Close(); filepath.Dir(s.Hello.Dir) != "/var/tmp" || err != nil {
+		t.Errorf("it ran in %s, %v", s.Hello.Dir, err)
+	}
+	shrink("/var/tmp")
+	if _, err := place.Open(t.Context(), atA, options(testbed)); err == nil || !strings.Contains(err.Error(), "with room for") || !strings.Contains(err.Error(), "set TMPDIR") {
+		t.Errorf("without room: %v", err)
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/lab/agent"
 )
 
@@ -89,7 +91,7 @@ func openRemote(ctx context.Context, p Place, o Options) (*agent.Session, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
-	program, err := c.copyProgram(ctx, o)
+	program, err := c.copyProgram(ctx, p, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, c.failed(err))
 	}
@@ -130,7 +132,7 @@ func (c *connection) connect(ctx context.Context, p Place, o Options, hash strin
 }
 
 // copyProgram reads what the far end is and sends it the program for that.
-func (c *connection) copyProgram(ctx context.Context, o Options) (*program, error) {
+func (c *connection) copyProgram(ctx context.Context, p Place, o Options) (*program, error) {
 	words, err := c.await(ctx, o.Connect, saysPlace)
 	if err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func (c *connection) copyProgram(ctx context.Context, o Options) (*program, erro
 	}
 	password := ""
 	if o.Sudo == SudoPassword && o.Password != nil {
-		if password, err = o.Password("password for sudo at " + words[1] + ": "); err != nil {
+		if password, err = o.Password(fmt.Sprintf("password for sudo at %s, which calls itself %q: ", p, printable.Bounded(words[1], 100))); err != nil {
 			return nil, err
 		}
 		if strings.ContainsAny(password, "\r\n") {
@@ -165,6 +167,9 @@ func (c *connection) copyWithin(ctx context.Context, limit time.Duration, p *pro
 	stop := context.AfterFunc(ctx, c.Kill)
 	defer stop()
 	err := c.copy(p)
+	if errors.Is(err, syscall.EPIPE) {
+		err = io.EOF // the script has ended, and says why
+	}
 	if err == nil {
 		_, err = c.await(ctx, limit, saysCopied)
 	}
@@ -174,36 +179,27 @@ func (c *connection) copyWithin(ctx context.Context, limit time.Duration, p *pro
 	return err
 }
 
-// Lines of the script begin with these. What a login shell prints before does not.
+// The script writes these before what it says, and what a login shell printed stands before them.
 const (
 	saysPlace  = "selvage-place "  // machine's hardware name, user and host
 	saysCopied = "selvage-copied " // bytes
-	// noise is the most that may be printed before.
-	noise = 64 << 10
 )
 
-// await reads up to a line that begins so, and returns its further words.
-func (c *connection) await(ctx context.Context, limit time.Duration, begin string) (words []string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("nothing came in %s", limit))
+// await reads up to a line with a mark of the script in it, and returns the words behind that.
+func (c *connection) await(ctx context.Context, limit time.Duration, mark string) (words []string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("its shell did not run the script in %s", limit))
 	defer cancel()
 	stop := context.AfterFunc(ctx, c.Kill)
 	defer stop()
-	for read := 0; read < noise; {
-		line, err := c.out.ReadString('\n')
-		if err != nil {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			return nil, err
-		}
-		if rest, ok := strings.CutPrefix(line, begin); ok {
-			if words = strings.Fields(rest); len(words) > 0 {
-				return append(words, ""), nil
-			}
-		}
-		read += len(line)
+	rest, came, err := agent.Await(c.out, mark)
+	c.came = came
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err != nil && !errors.Is(err, io.EOF):
+		c.Kill() // it may print for ever
 	}
-	return nil, fmt.Errorf("its shell prints more than %d bytes before it does anything", noise)
+	return append(strings.Fields(rest), "", ""), err
 }
 
 var _ agent.Process = (*connection)(nil)

@@ -1,7 +1,10 @@
 package place
 
 import (
+	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -57,6 +60,22 @@ func TestParseRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// Whose password is asked for is what the user named. What the far end calls itself is quoted.
+func TestPasswordPrompt(t *testing.T) {
+	ssh := filepath.Join(t.TempDir(), "ssh")
+	if err := os.WriteFile(ssh, []byte("#!/bin/sh\nprintf 'selvage-place x86_64 root@prod-db\\033[2J\\n'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	prompt, enough := "", errors.New("enough")
+	_, err := Open(t.Context(), Place{Kind: SSH, Host: "lab1"}, Options{SSH: []string{ssh}, Sudo: SudoPassword, Password: func(text string) (string, error) {
+		prompt = text
+		return "", enough
+	}})
+	if want := `password for sudo at ssh:lab1, which calls itself "root@prod-db�[2J": `; prompt != want || !errors.Is(err, enough) {
+		t.Errorf("%q, %v", prompt, err)
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/tail"
+	"github.com/selvage/selvage/lab/agent"
 )
 
 // connection is a process that leads to an agent: ssh, or the shell that runs it here.
@@ -24,6 +26,7 @@ type connection struct {
 	out    *bufio.Reader
 	local  bool
 	errors tail.Buffer
+	came   string // instead of what was waited for
 	reap   func() error
 }
 
@@ -115,16 +118,17 @@ func (c *connection) Wait() error {
 }
 
 // Said is the end of what it wrote to standard error.
-func (c *connection) Said() string { return c.errors.String() }
+func (c *connection) Said() string { return printable.Line(c.errors.String()) }
 
 // failed ends a process of which nothing came of, and says why.
 func (c *connection) failed(err error) error {
 	ended := c.Wait()
-	if said := c.Said(); said != "" {
-		return fmt.Errorf("%w: %s", err, said)
-	}
 	if errors.Is(err, io.EOF) && ended != nil {
-		return ended
+		err = ended
+	}
+	err = fmt.Errorf("%w%s", err, agent.Printed(c.came))
+	if said := c.Said(); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return err
 }

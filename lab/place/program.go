@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // program is what an agent is run from.
@@ -32,7 +34,7 @@ func ownProgram() (*program, error) {
 func programFor(machine, dir string) (*program, error) {
 	arch, known := architectures[machine]
 	if !known {
-		return nil, fmt.Errorf("its processor is %s; agents run on x86_64 and aarch64", machine)
+		return nil, fmt.Errorf("its processor is %q; agents run on x86_64 and aarch64", printable.Bounded(machine, 40))
 	}
 	if dir == "" {
 		path, err := os.Executable()

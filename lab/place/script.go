@@ -19,14 +19,22 @@ func script(o Options, remote bool) string {
 		`finish() { [ -z "$dir" ] || rm -rf "$dir"; }`,
 		`trap finish EXIT`,
 		`trap "exit 1" HUP INT TERM PIPE`,
-		`for base in "${TMPDIR:-/tmp}" /var/tmp "$HOME"; do ` +
-			`dir=$(mktemp -d "$base/` + agent.DirPrefix + `XXXXXXXXXX" 2>/dev/null) || continue; ` +
-			`echo $$ >"$dir/guard"; ` +
-			`echo exit 0 >"$dir/try"; chmod 700 "$dir/try"; "$dir/try" 2>/dev/null && break; ` + // not where it is mounted noexec
-			`rm -rf "$dir"; dir=; done`,
-		`[ -n "$dir" ] || { echo no directory in which programs may run: set TMPDIR to one >&2; exit 1; }`,
-		`echo "` + saysPlace + `$(uname -m) $(id -un)@$(uname -n)"`,
+		// No mark stands in the script as it is printed: a shell may put its command line into the terminal's title.
+		`echo "` + apart(saysPlace) + `$(uname -m) $(id -un)@$(uname -n)"`,
+		`size=0`,
 	}
+	if remote {
+		lines = append(lines, `read -r size || exit 1`)
+	}
+	lines = append(lines,
+		`for base in "${TMPDIR:-/tmp}" /var/tmp "$HOME"; do `+
+			`dir=$(mktemp -d "$base/`+agent.DirPrefix+`XXXXXXXXXX" 2>/dev/null) || continue; `+
+			`echo $$ >"$dir/guard"; `+
+			`echo exit 0 >"$dir/try"; chmod 700 "$dir/try"; "$dir/try" 2>/dev/null && `+ // not where it is mounted noexec
+			`head -c "$size" /dev/zero 2>/dev/null >"$dir/try" && break; `+ // nor where there is no room
+			`rm -rf "$dir"; dir=; done`,
+		`[ -n "$dir" ] || { echo no directory with room for $size bytes in which programs may run: set TMPDIR to one >&2; exit 1; }`,
+		`rm -f "$dir/try"`)
 	if remote {
 		lines = append(lines, copyLines(o)...)
 	} else {
@@ -53,15 +61,17 @@ func script(o Options, remote bool) string {
 	return strings.Join(lines, "; ")
 }
 
-// copyLines read the program's size, and so many bytes.
+// apart is a mark as the shell puts it together.
+func apart(mark string) string { return mark[:1] + `""` + mark[1:] }
+
+// copyLines read as many bytes as the program has.
 func copyLines(o Options) []string {
 	return []string{
 		`limit=`,
 		`command -v timeout >/dev/null && limit="timeout ` + fmt.Sprint(int(o.Copy.Seconds())) + `"`,
-		`read -r size || exit 1`,
 		`$limit head -c "$size" >"$dir/selvage-lab" || exit 1`,
 		`[ "$(wc -c <"$dir/selvage-lab")" -eq "$size" ] || exit 1`,
 		`chmod 700 "$dir/selvage-lab"`,
-		`echo "` + saysCopied + `$size"`,
+		`echo "` + apart(saysCopied) + `$size"`,
 	}
 }
