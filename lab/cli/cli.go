@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"os/signal"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/selvage/selvage/internal/completion"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/program"
 	"github.com/selvage/selvage/internal/share"
 	"github.com/selvage/selvage/lab/experiment"
@@ -38,32 +40,40 @@ const (
 type streams struct{ out, err io.Writer }
 
 // Main runs the command in argv, which begins with the program's name or with program.LabCommand,
-// and returns the exit status. SIGINT and SIGTERM end it in an orderly way, however often they come:
-// a cleanup is not cut short. For --help, and as an instrument that a lab started, it exits the
-// process itself.
+// and returns the exit status. SIGINT and SIGTERM end a command that asks for a context in an orderly way, however
+// often they come: a cleanup is not cut short. Such a command goes on when its output loses its reader (SIGPIPE), as its
+// results matter more. Signals end any other command at once. For --help, and as an instrument that a lab started, it exits
+// the process itself.
 func Main(argv []string, stdout, stderr io.Writer) int {
 	name, args := program.Lab, argv[1:]
 	if argv[0] == program.LabCommand {
 		name = program.LabCommand
 	}
 	measure.RunInstrument(args)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, name, args, &streams{out: stdout, err: stderr})
-	printError(stderr, name, err)
+	stop := func() {}
+	defer func() { stop() }()
+	catch := func() (ctx context.Context) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // not Ignore, which programs that it starts would inherit
+		ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		return ctx
+	}
+	s := &streams{out: printable.NewWriter(stdout), err: printable.NewWriter(stderr)}
+	err := run(catch, name, args, s)
+	printError(s.err, name, err)
 	return status(err)
 }
 
-func run(ctx context.Context, name string, args []string, s *streams) error {
+// run runs a command. Signals are caught from when it asks for a context.
+func run(catch func() context.Context, name string, args []string, s *streams) error {
 	// A result's command is what selvage takes, however this program was started.
-	console := &experiment.Console{Out: s.out, Err: s.err, Args: append([]string{"lab"}, args...), Version: program.Version(), Password: s.onePassword()}
+	console := &experiment.Console{Out: s.out, Err: s.err, Args: append([]string{"lab"}, args...), Version: program.Version(), Password: s.passwords()}
 	parser, err := kong.New(&commands{Commands: experiments.NewCommands()},
 		kong.Name(name),
 		kong.Description("Measures the performance of overlays in a lab."),
 		kong.Writers(s.out, s.err),
 		kong.Vars{"version": program.Line(program.Lab)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.BindSingletonProvider(catch),
 		kong.Bind(s, console),
 	)
 	if err != nil {
@@ -73,7 +83,7 @@ func run(ctx context.Context, name string, args []string, s *streams) error {
 	case len(args) == 0:
 		args = []string{"--help"}
 	case args[0] == completion.Command:
-		return completion.Print(ctx, parser.Model, args[1:], nil, s.out)
+		return completion.Print(context.Background(), parser.Model, args[1:], nil, s.out)
 	case args[0] == share.Command && len(args) == 2:
 		return writeShared(args[1], parser.Model)
 	}

@@ -74,13 +74,21 @@ func (c *agentCmd) Run(ctx context.Context) error {
 	return c.Serve(ctx, program.Version())
 }
 
-// onePassword asks for a password once, and then knows it.
-func (s *streams) onePassword() func(prompt string) (string, error) {
-	var once sync.Once
-	var password string
-	var err error
+// passwords asks for each place's password once: what is typed for one place is not sent to another.
+func (s *streams) passwords() func(prompt string) (string, error) {
+	known := map[string]string{}
+	var mu sync.Mutex
 	return func(prompt string) (string, error) {
-		once.Do(func() { password, err = s.askPassword(prompt) })
+		mu.Lock()
+		defer mu.Unlock()
+		password, asked := known[prompt]
+		if asked {
+			return password, nil
+		}
+		password, err := s.askPassword(prompt)
+		if err == nil {
+			known[prompt] = password
+		}
 		return password, err
 	}
 }

@@ -29,7 +29,7 @@ func Run(ctx context.Context, console *Console, e Experiment, to Destination, me
 
 // RunBetweenPlaces is Run of what is measured between places that exist. It needs no root here.
 func RunBetweenPlaces(ctx context.Context, console *Console, e Experiment, to Destination, measure func(context.Context, *Console, time.Time) (result.Result, error)) error {
-	ctx, stop := WithTerminal(ctx)
+	ctx, stop := WithHangup(ctx)
 	defer stop()
 	return Keep(ctx, console, e, to, measure)
 }
@@ -60,25 +60,12 @@ func finish(console *Console, e Experiment, dir string, to Destination, r result
 	return errors.Join(failed, err, Gate(console.Err, r, to.FailIf))
 }
 
-// WithHangup ends ctx also when the terminal or the reader of the output goes
-// away, which would otherwise kill this process and leave its networks behind.
+// WithHangup ends ctx also when the terminal goes away, which would otherwise kill this process and leave its networks behind.
 func WithHangup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return notify(ctx, syscall.SIGPIPE)
-}
-
-// WithTerminal ends ctx when the terminal goes away, for what is measured between places. SIGPIPE is no
-// sign of that: a write to an ssh that has ended raises it too. Where this process dies of it, agents restore.
-func WithTerminal(ctx context.Context) (context.Context, context.CancelFunc) { return notify(ctx) }
-
-// notify ends ctx with these signals, and when the terminal goes away.
-func notify(ctx context.Context, signals ...os.Signal) (context.Context, context.CancelFunc) {
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
-		signals = append(signals, syscall.SIGHUP)
-	}
-	if len(signals) == 0 { // which would be all
+	if signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
 		return context.WithCancel(ctx)
 	}
-	return signal.NotifyContext(ctx, signals...)
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // RestoreDead removes what killed labs left. A failure is no reason not to

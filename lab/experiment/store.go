@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/selvage/selvage/lab/result"
@@ -62,19 +63,23 @@ func Conclude(e Experiment, r *result.Result) {
 	}
 }
 
-// save writes result and report of a run into its directory and says so on log.
+// save writes result and report of a run into its directory, and then says so on log.
 func save(e Experiment, dir string, r result.Result, log io.Writer) error {
+	var written []string
+	var errs []error
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer, result.Result) error
 	}{{ResultFile, result.Write}, {ReportFile, e.Page}} {
 		name := filepath.Join(dir, file.name)
-		if err := WriteFile(name, func(w io.Writer) error { return file.write(w, r) }); err != nil {
-			return err
+		err := WriteFile(name, func(w io.Writer) error { return file.write(w, r) })
+		if err == nil {
+			written = append(written, name+"\n")
 		}
-		fmt.Fprintln(log, name)
+		errs = append(errs, err)
 	}
-	return nil
+	fmt.Fprint(log, strings.Join(written, ""))
+	return errors.Join(errs...)
 }
 
 // WriteFile replaces a file by what write writes, whole or not at all.

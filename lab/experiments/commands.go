@@ -11,7 +11,8 @@ import (
 )
 
 // Commands are the subcommands of selvage lab, as kong reads them: the experiments in their order, and what
-// is none. Each has a method Run(context.Context, *Console) error.
+// is none. Each has a method Run(*Console) error, with a
+// context before it if it must not be cut short.
 type Commands struct {
 	kong.Plugins // of the experiments
 

@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -26,7 +25,7 @@ const deepest = 4
 const mostRuns = 1000
 
 // Run reads all results and writes the page. Files that are no results of this version are listed on it.
-func (c *Index) Run(_ context.Context, console *experiment.Console) error {
+func (c *Index) Run(console *experiment.Console) error {
 	files, err := results(c.Dir)
 	if err != nil {
 		return err

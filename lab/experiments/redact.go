@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +20,7 @@ type Redact struct {
 }
 
 // Run writes the results and their reports.
-func (c *Redact) Run(_ context.Context, console *experiment.Console) error {
+func (c *Redact) Run(console *experiment.Console) error {
 	r := redact.New(c.Name...)
 	for _, run := range c.Runs {
 		if err := c.write(console, r, run); err != nil {

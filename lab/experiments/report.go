@@ -21,7 +21,7 @@ type Report struct {
 
 // Run computes summary and verdict again from the samples and writes the report.
 // The result itself stays as it is.
-func (c *Report) Run(_ context.Context, console *experiment.Console) error {
+func (c *Report) Run(console *experiment.Console) error {
 	r, err := result.ReadFile(c.Result)
 	if err != nil {
 		return err

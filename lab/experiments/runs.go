@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,7 +47,7 @@ type Compare struct {
 }
 
 // Run compares, prints, and evaluates the conditions.
-func (c *Compare) Run(_ context.Context, console *experiment.Console) error {
+func (c *Compare) Run(console *experiment.Console) error {
 	oldName, old, _, err := load(c.Old)
 	if err != nil {
 		return err
@@ -113,7 +112,7 @@ type Check struct {
 }
 
 // Run evaluates them, and says of each row what came of it.
-func (c *Check) Run(_ context.Context, console *experiment.Console) error {
+func (c *Check) Run(console *experiment.Console) error {
 	_, r, _, err := load(c.Result)
 	if err != nil {
 		return err
@@ -128,7 +127,7 @@ type CSV struct {
 }
 
 // Run writes one table.
-func (c *CSV) Run(_ context.Context, console *experiment.Console) error {
+func (c *CSV) Run(console *experiment.Console) error {
 	results := make([]result.Result, len(c.Runs))
 	for i, run := range c.Runs {
 		_, r, _, err := load(run)
@@ -148,7 +147,7 @@ type OpenMetrics struct {
 }
 
 // Run writes the file.
-func (c *OpenMetrics) Run(_ context.Context, console *experiment.Console) error {
+func (c *OpenMetrics) Run(console *experiment.Console) error {
 	_, r, _, err := load(c.Result)
 	if err != nil {
 		return err

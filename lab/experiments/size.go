@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +52,7 @@ func (c *Size) Validate() error {
 }
 
 // Run reckons and prints.
-func (c *Size) Run(_ context.Context, console *experiment.Console) error {
+func (c *Size) Run(console *experiment.Console) error {
 	bus, err := sizing.FindBus(c.Pcie)
 	if err != nil {
 		return fmt.Errorf("--pcie: %w", err)

@@ -29,7 +29,7 @@ func size(t *testing.T, args ...string) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err = c.Run(t.Context(), &experiment.Console{Out: &out, Err: &out})
+	err = c.Run(&experiment.Console{Out: &out, Err: &out})
 	return out.String(), err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/program"
 )
 
@@ -62,8 +63,9 @@ type Program struct {
 
 // Main runs the command of the process's arguments, and exits.
 func (p Program) Main(commands any) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // what was made in a cluster is removed, whoever reads the progress
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	status := p.Run(ctx, commands, os.Args[1:], &Streams{os.Stdin, os.Stdout, os.Stderr})
+	status := p.Run(ctx, commands, os.Args[1:], &Streams{os.Stdin, printable.NewWriter(os.Stdout), printable.NewWriter(os.Stderr)})
 	stop()
 	os.Exit(status)
 }

@@ -27,7 +27,7 @@ func Experiment() experiment.Experiment {
 // Run measures, writes result and report and prints the summary. When ctx ends it keeps the samples
 // that it has. It fails when a slice did.
 func (c *Command) Run(ctx context.Context, console *experiment.Console) error {
-	ctx, stop := experiment.WithTerminal(ctx)
+	ctx, stop := experiment.WithHangup(ctx)
 	defer stop()
 	e, err := c.open(ctx, console)
 	if err != nil {
