@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/selvage/selvage/internal/event"
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // eventTime is how times of events are shown.
@@ -41,7 +42,7 @@ func Event(w Writer, e event.Event) error {
 	if e.By != nil {
 		fmt.Fprintf(&line, " by %s", *e.By)
 	}
-	_, err := fmt.Fprintln(w, line.String())
+	_, err := fmt.Fprintln(w, printable.Line(line.String()))
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -153,7 +154,7 @@ func OwnerDrops(w Writer, kind string, drops []api.OwnerDropInfo) error {
 func Status(w Writer, s api.Status, now time.Time) error {
 	var lines fields
 	line := lines.add
-	if _, err := fmt.Fprintln(w, verdict(s)); err != nil {
+	if _, err := fmt.Fprintln(w, printable.Line(verdict(s))); err != nil {
 		return err
 	}
 	life, origin := fmt.Sprintf("version %s, pid %d, up %s", s.Version, s.PID, span(now.Sub(s.Started).Seconds())), "loaded by this process"

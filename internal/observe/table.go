@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // Writer is where text goes, and how wide it may be.
@@ -51,7 +53,7 @@ func table[T any](w Writer, header string, rows []T, cells func(T) []any) error 
 			lines[0] = append(lines[0], "/S")
 		}
 		for r, row := range all {
-			lines[r+1] = append(lines[r+1], cmp.Or(fmt.Sprint(row[i]), "-"))
+			lines[r+1] = append(lines[r+1], cmp.Or(printable.Line(fmt.Sprint(row[i])), "-"))
 			if isCounter {
 				lines[r+1] = append(lines[r+1], cellRate(w.Rates, keyOf(header, row)+"\x00"+name, row[i]))
 			}
@@ -197,6 +199,7 @@ func cut(text string, width int) (part, rest string) {
 // fill writes text after label, at most lineWidth wide, and the lines after the first below
 // the text.
 func fill(w Writer, label, text string) error {
+	text = printable.Line(text)
 	width := lineWidth - utf8.RuneCountInString(label)
 	if w.Wide {
 		width = utf8.RuneCountInString(text)

@@ -47,7 +47,11 @@ func CSV(w io.Writer, table Table, results ...result.Result) error {
 		run := []string{r.Experiment, r.Started.Format(time.RFC3339Nano)}
 		on := []string{r.Environment.Versions["selvage"], r.Environment.Kernel, r.Environment.CPU, strconv.Itoa(r.Environment.Cores)}
 		for line := range lines(r) {
-			if err := out.Write(slices.Concat(run, line, on)); err != nil {
+			cells := slices.Concat(run, line, on)
+			for i, c := range cells {
+				cells[i] = literal(c)
+			}
+			if err := out.Write(cells); err != nil {
 				return fmt.Errorf("write CSV: %w", err)
 			}
 		}
@@ -57,6 +61,16 @@ func CSV(w io.Writer, table Table, results ...result.Result) error {
 		return fmt.Errorf("write CSV: %w", err)
 	}
 	return nil
+}
+
+// literal has a spreadsheet take a text for a text: one that would be a formula begins with an apostrophe.
+func literal(cell string) string {
+	if strings.ContainsAny(cell[:min(1, len(cell))], "=+-@") {
+		if _, err := strconv.ParseFloat(cell, 64); err != nil {
+			return "'" + cell
+		}
+	}
+	return cell
 }
 
 // summaryHead are the names of a row's fields.

@@ -50,6 +50,14 @@ func readCSV(t *testing.T, table Table, results ...result.Result) [][]string {
 	return lines
 }
 
+// A spreadsheet computes nothing that a name says.
+func TestNoFormulas(t *testing.T) {
+	r := result.Result{Summary: []result.Row{{Target: "=1+1", Case: "-a", Metric: "@b", Unit: "+c", Median: -2}}}
+	if line := strings.Join(readCSV(t, Summary, r)[1], " "); !strings.Contains(line, "'=1+1 '-a '@b '+c") || !strings.Contains(line, " -2 ") {
+		t.Error(line)
+	}
+}
+
 // A line of the summary has what the row has in JSON, under the same names.
 func TestSummaryCSV(t *testing.T) {
 	for name, r := range recorded(t) {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // Write writes r as indented JSON. It refuses a result of another schema than
@@ -40,6 +42,7 @@ func Read(rd io.Reader) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("read result: %w", err)
 	}
+	data = printable.JSON(data) // somebody else may have written it
 	if err := checkSchema(data); err != nil {
 		return Result{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/selvage/selvage/internal/printable"
 )
 
 // Schema names the version of a profile; it changes when a reader of the old one would misread the new one.
@@ -47,6 +49,7 @@ func ReadFile(name string) (p Profile, err error) {
 	if err != nil {
 		return p, fmt.Errorf("profile: %w", err)
 	}
+	data = printable.JSON(data)
 	var head struct {
 		Schema string `json:"schema"`
 	}

@@ -7,16 +7,19 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/selvage/selvage/internal/printable"
 	"github.com/selvage/selvage/kube/apis/v1alpha1"
 )
 
 // Text writes an answer for people.
 func (a *Answer) Text(w io.Writer) error {
-	if _, err := fmt.Fprintln(w, a.Summary); err != nil {
+	if _, err := fmt.Fprintln(w, printable.Line(a.Summary)); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, printable.Line(fmt.Sprintf(format, args...)))
+	}
 	fmt.Fprintln(w)
 	row("Pod", "%s", a.Pod.text())
 	for _, o := range a.Others {
