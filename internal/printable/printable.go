@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -64,9 +65,10 @@ func JSON(document []byte) []byte {
 	})
 }
 
-// Writer hands on text without what a terminal acts on, but for ends of lines and tabs.
+// Writer hands on text without what a terminal acts on, but for ends of lines and tabs. Many goroutines may use one.
 type Writer struct {
 	to      io.Writer
+	mu      sync.Mutex
 	partial []byte // of a character, at the end of the last write
 }
 
@@ -80,6 +82,8 @@ func NewWriter(to io.Writer) *Writer {
 
 // Write implements io.Writer. Each write becomes one of the other.
 func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	text := append(w.partial, p...)
 	whole := len(text)
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
