@@ -46,7 +46,8 @@ func Bounded(text string, most int) string {
 // inJSON matches escapes, and what stands in a string without one.
 var inJSON = regexp.MustCompile(`\\u[0-9a-fA-F]{4}|\\.|[\x7f-\x{10ffff}]+`)
 
-// JSON is a document in whose strings, keys too, each text is Line of what it was.
+// JSON is a document in whose strings, keys too, each text is Line of what it was, but for tabs: the kernel has them between
+// numbers of a sysctl.
 func JSON(document []byte) []byte {
 	return inJSON.ReplaceAllFunc(document, func(s []byte) []byte {
 		switch {
@@ -58,7 +59,7 @@ func JSON(document []byte) []byte {
 			}
 		case s[1] == 'b':
 			return utf8.AppendRune(nil, clean('\b'))
-		case bytes.ContainsAny(s, "fnrt"):
+		case bytes.ContainsAny(s, "fnr"):
 			return []byte{' '}
 		}
 		return s
