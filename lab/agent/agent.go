@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/selvage/selvage/lab/cores"
 )
 
 // Limits are what an agent does not exceed, whatever it is asked.
@@ -227,7 +229,7 @@ func (a *agent) set(q setRequest) (lines []string, err error) {
 
 // describe says who this is, after undoing what killed agents left.
 func (a *agent) describe() (h Hello, err error) {
-	h = Hello{Version: a.version, Arch: runtime.GOARCH, Root: os.Geteuid() == 0, Cores: runtime.NumCPU(), Dir: a.Dir}
+	h = Hello{Version: a.version, Arch: runtime.GOARCH, Root: os.Geteuid() == 0, Cores: cores.Count(), Usable: cores.Usable(), Dir: a.Dir}
 	if h.Program, err = hashOf("/proc/self/exe"); err != nil {
 		return h, err
 	}

@@ -2,12 +2,17 @@ package agent
 
 import (
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/result"
+	"github.com/selvage/selvage/test/tier"
 )
 
 // A name may have anything in it; a worker's changes with its work.
@@ -78,5 +83,31 @@ func TestReadSymbols(t *testing.T) {
 	}
 	if _, err := readSymbols(name); err == nil {
 		t.Error("hidden addresses are no error")
+	}
+}
+
+// A process that may use one core samples all that are on.
+func TestSamplerCores(t *testing.T) {
+	tier.Root(t)
+	const oneCore = "SELVAGE_TEST_ONE_CORE"
+	if os.Getenv(oneCore) == "" {
+		child := exec.Command("taskset", "-c", strconv.Itoa(cores.Usable()[0]), os.Args[0], "-test.run=^TestSamplerCores$")
+		child.Env = append(os.Environ(), oneCore+"=1")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return
+	}
+	online, err := cores.Online()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := startSampler(time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if len(s.rings) != len(online) || len(cores.Usable()) != 1 {
+		t.Errorf("%d rings of cores %v, usable %v", len(s.rings), online, cores.Usable())
 	}
 }

@@ -33,7 +33,8 @@ type Hello struct {
 	Name       string      `json:"name"`    // of the host
 	Machine    string      `json:"machine"` // the same for all agents of one machine
 	Root       bool        `json:"root"`
-	Cores      int         `json:"cores"`
+	Cores      int         `json:"cores"`  // of the machine
+	Usable     []int       `json:"usable"` // cores that may be pinned to
 	Interfaces []Interface `json:"interfaces"`
 	Carriers   []string    `json:"carriers"` // interfaces that carry this SSH session
 	Dir        string      `json:"dir"`      // where the agent is

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -41,10 +41,14 @@ const (
 
 // startSampler opens an event on each core; they do not count yet.
 func startSampler(d time.Duration) (*sampler, error) {
+	online, err := cores.Online()
+	if err != nil {
+		return nil, fmt.Errorf("cores that are online: %w", err)
+	}
 	s := &sampler{hertz: max(1, min(mostHertz, uint64(mostSamples/max(1, d.Seconds()))))}
-	for core := range runtime.NumCPU() {
+	for _, core := range online {
 		r, err := openRing(core, s.hertz)
-		if errors.Is(err, unix.ENODEV) { // the core is off
+		if errors.Is(err, unix.ENODEV) { // the core went off
 			continue
 		}
 		if err != nil {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -135,9 +135,7 @@ func (v *OpenVSwitch) Control() string { return filepath.Join(v.Dir, "switch.ctl
 // which is its last argument.
 func (v *OpenVSwitch) daemon(ctx context.Context, argv ...string) (*topo.Command, error) {
 	c := v.Host.Command(context.WithoutCancel(ctx), argv...)
-	for cpu := range runtime.NumCPU() { // it forwards for all, so it is where nobody else is, also when the lab is pinned
-		c.CPUs = append(c.CPUs, cpu)
-	}
+	c.CPUs = cores.Usable() // it forwards for all, so it is where nobody else is, also when the lab is pinned
 	c.Env = v.Env
 	c.Log = filepath.Join(v.Dir, argv[0]+".log")
 	if err := c.Start(); err != nil {

@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/selvage/selvage/internal/overlay"
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 )
@@ -30,7 +33,7 @@ type Gen struct {
 	Duration time.Duration `group:"Load" default:"5s" help:"Duration of sending."`
 	Frames   uint64        `group:"Load" placeholder:"N" help:"Stop after N frames."`
 	Burst    int           `group:"Load" default:"1" help:"Frames per burst; the mean rate stays the same."`
-	Core     int           `group:"Load" default:"0" help:"Core of the generator; -1 is any."`
+	Core     Core          `group:"Load" placeholder:"N" default:"first" help:"Core of the generator, the ${default} usable one by default; -1 is any."`
 	Settle   time.Duration `group:"Load" default:"200ms" help:"Wait between the last frame and the reading of the sink."`
 
 	Frame  int     `group:"Frames" placeholder:"BYTES" help:"Size with FCS; 64 by default, 84 with IPv6."`
@@ -68,6 +71,24 @@ func (r *Rate) UnmarshalText(text []byte) error {
 		}
 	}
 	return fmt.Errorf("%q is not max or a rate like 1Mpps, 250kpps or 5000pps", text)
+}
+
+// Core is a usable one, or gen.Anywhere.
+type Core int
+
+// Decode reads a core, -1 too, which kong takes for a flag elsewhere.
+func (c *Core) Decode(ctx *kong.DecodeContext) error {
+	text := ctx.Scan.Pop().String()
+	if text == "first" {
+		*c = Core(cores.Usable()[0])
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n != gen.Anywhere && !slices.Contains(cores.Usable(), n) {
+		return fmt.Errorf("%s is none of the usable cores %v, nor -1", text, cores.Usable())
+	}
+	*c = Core(n)
+	return nil
 }
 
 // Share is a size of a mix.
@@ -108,8 +129,6 @@ func (c *Gen) checkLoad() error {
 		return fmt.Errorf("--duration: %s is less than 1ms", c.Duration)
 	case c.Burst < 1:
 		return fmt.Errorf("--burst: %d is not 1 or more", c.Burst)
-	case c.Core < gen.Anywhere || c.Core >= runtime.NumCPU():
-		return fmt.Errorf("--core: %d is not within 0 … %d, or -1", c.Core, runtime.NumCPU()-1)
 	case c.Settle < 0:
 		return fmt.Errorf("--settle: %s is less than 0", c.Settle)
 	}
@@ -184,7 +203,7 @@ func (c *Gen) Run(ctx context.Context, console *experiment.Console) error {
 func (c *Gen) loop(ctx context.Context, console *experiment.Console) error {
 	load := c.load()
 	self, err := gen.Ceiling(ctx, gen.Loop{
-		Stream: c.stream(), Tunnel: c.tunnel(), Core: c.Core, Load: load, Runs: 1,
+		Stream: c.stream(), Tunnel: c.tunnel(), Core: int(c.Core), Load: load, Runs: 1,
 		Sink: gen.SinkOptions{Flows: c.Flows, Latency: true},
 	})
 	if err != nil {
@@ -206,7 +225,7 @@ func (c *Gen) send(ctx context.Context) (outcome *genOutcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sender, err := gen.NewSender(c.Netns, ports, c.stream(), c.Core)
+	sender, err := gen.NewSender(c.Netns, ports, c.stream(), int(c.Core))
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package experiments
 
 import (
 	"bytes"
-	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +12,16 @@ import (
 
 func TestGenUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--rate=1":              `"1" is not max or a rate`,
-		"--rate=1Gpps":          `"1Gpps" is not max or a rate`,
-		"--rate=-1Mpps":         `"-1Mpps" is not max or a rate`,
-		"--gbps=1 --rate=1Mpps": "--gbps: give it or --rate",
-		"--gbps=-1":             "--gbps",
-		"--duration=0s":         "--duration: 0s is less than 1ms",
-		"--burst=0":             "--burst: 0 is not 1 or more",
-		fmt.Sprintf("--core=%d", runtime.NumCPU()): "--core",
+		"--rate=1":                           `"1" is not max or a rate`,
+		"--rate=1Gpps":                       `"1Gpps" is not max or a rate`,
+		"--rate=-1Mpps":                      `"-1Mpps" is not max or a rate`,
+		"--gbps=1 --rate=1Mpps":              "--gbps: give it or --rate",
+		"--gbps=-1":                          "--gbps",
+		"--duration=0s":                      "--duration: 0s is less than 1ms",
+		"--burst=0":                          "--burst: 0 is not 1 or more",
+		"--core 4095":                        "--core: 4095 is none of the usable cores",
+		"--core -2":                          "--core: -2 is none of the usable cores",
+		"--core -1":                          "",
 		"--settle=-1s":                       "--settle",
 		"--frame=63":                         "frames of 63 bytes are not within 64",
 		"--frame=64 --family=6":              "frames of 64 bytes are not within 84",

@@ -8,18 +8,17 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
 
 // AppEnds are where the application loop runs: an HTTP client, a web service that it
-// asks, and the database that the web service asks for every answer.
+// asks, and the database that the web service asks for every answer. All run on one core, so that
+// no wake-up of another is part of the latency.
 type AppEnds struct {
 	Client, Web, Database *topo.Host
 	WebAddr, DatabaseAddr netip.Addr
-	// Cores of the three, from 0; Unpinned leaves one to the scheduler. All are the first
-	// core by default, so that no wake-up of another core is part of the latency.
-	ClientCore, WebCore, DatabaseCore int
 }
 
 // Ports of the application loop, which a policy has to allow.
@@ -53,7 +52,7 @@ func StartApp(ctx context.Context, ends AppEnds) (*AppService, error) {
 
 func (s *AppService) startWeb(ctx context.Context) (err error) {
 	s.web, err = part{
-		host: s.Ends.Web, cpus: cpus(s.Ends.WebCore), command: "lab-app-web",
+		host: s.Ends.Web, cpus: cores.Usable()[:1], command: "lab-app-web",
 		flags: flags("addr", s.Ends.WebAddr, "port", AppWebPort, "database", s.Ends.DatabaseAddr, "database-port", AppDatabasePort),
 	}.serve(ctx, "tcp", AppWebPort)
 	return err
@@ -110,7 +109,7 @@ func RunApp(ctx context.Context, s *AppService, o AppOptions) (*App, error) {
 	defer cancel()
 	var report appReport
 	cpu, err := part{
-		host: s.Ends.Client, cpus: cpus(s.Ends.ClientCore), command: "lab-app-client", what: "application loop", report: &report,
+		host: s.Ends.Client, cpus: cores.Usable()[:1], command: "lab-app-client", what: "application loop", report: &report,
 		flags: flags("addr", s.Ends.WebAddr, "port", AppWebPort, "rate", o.Rate, "workers", o.Workers, "connect", o.Connect,
 			"duration", o.Duration, "warmup", o.Warmup),
 	}.ask(ctx, s.web)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/topo"
 )
 
@@ -54,7 +55,7 @@ func startDatabase(ctx context.Context, ends AppEnds) (_ *database, err error) {
 		return nil, err
 	}
 	db.command = ends.Database.Command(ctx, asDatabaseUser(append([]string{filepath.Join(bin, "postgres"), "-D", db.dir}, settings(ends)...)...)...)
-	db.command.CPUs = cpus(ends.DatabaseCore)
+	db.command.CPUs = cores.Usable()[:1]
 	db.command.Log = db.dir + ".log"
 	if err := db.command.Start(); err != nil {
 		return nil, err

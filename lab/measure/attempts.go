@@ -30,7 +30,7 @@ const attemptTime = 500 * time.Millisecond
 // StandAttempts starts both ends.
 func StandAttempts(ctx context.Context, ends Ends, o AttemptOptions) (*Attempts, error) {
 	setDefault(&o.Port, 5310)
-	pin := o.Pin.or(Pin{})
+	pin := o.Pin.or(Spread(0))
 	common := flags("addr", ends.Addr, "port", o.Port)
 	s, err := stand(ctx, "tcp", o.Port,
 		part{host: ends.Server, command: "lab-attempt-server", flags: append(flags("core", pin.Server), common...)},

@@ -39,7 +39,7 @@ func RunCRR(ctx context.Context, ends Ends, o CRROptions) (*CRR, error) {
 	setDefault(&o.Port, 5304)
 	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
 	defer cancel()
-	pin := o.Pin.or(Pin{})
+	pin := o.Pin.or(Spread(0))
 	var report crrReport
 	cpu, err := converse(ctx, "tcp", o.Port,
 		part{host: ends.Server, command: "lab-crr-server", flags: flags("core", pin.Server, "addr", ends.Addr, "port", o.Port)},

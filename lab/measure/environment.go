@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -47,7 +48,7 @@ var versionPattern = regexp.MustCompile(`\d+(\.\d+)+`)
 // installed have no version, and sysctls that do not exist no value.
 func Environment(ctx context.Context, n *topo.TwoHosts, version string) (result.Environment, error) {
 	env := result.Environment{
-		Cores:    runtime.NumCPU(),
+		Cores:    cores.Count(),
 		Versions: toolVersions(ctx),
 		MTU: map[string]int{
 			"underlay": n.Options.UnderlayMTU, "inner": n.Options.InnerMTU, "plain": n.Options.UnderlayMTU,

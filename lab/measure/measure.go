@@ -9,9 +9,9 @@ package measure
 
 import (
 	"net/netip"
-	"runtime"
 	"time"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 )
@@ -79,20 +79,24 @@ const (
 	ReportedSeries   = "reported_mtu"
 )
 
-// Pin is the cores of an instrument's two processes, from 0; Unpinned leaves one
+// Pin is the cores of an instrument's two processes; Unpinned leaves one
 // to the scheduler.
 type Pin struct{ Client, Server int }
 
 // Unpinned stands for any core.
 const Unpinned = -1
 
-// Apart is the first core for the client and, where there is one, the second
+// Apart is the first usable core for the client and, where there is one, the second
 // for the server.
-func Apart() Pin { return Pin{Client: 0, Server: min(1, runtime.NumCPU()-1)} }
+func Apart() Pin { return apart(cores.Usable()) }
+
+func apart(usable []int) Pin { return Pin{Client: usable[0], Server: usable[min(1, len(usable)-1)]} }
 
 // Spread is one core for both ends of the index-th of several pairs.
-func Spread(index int) Pin {
-	core := index % runtime.NumCPU()
+func Spread(index int) Pin { return spread(cores.Usable(), index) }
+
+func spread(usable []int, index int) Pin {
+	core := usable[index%len(usable)]
 	return Pin{Client: core, Server: core}
 }
 

@@ -61,7 +61,7 @@ func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
 	o.fill()
 	ctx, cancel := context.WithTimeout(ctx, o.Warmup+o.Duration+patience)
 	defer cancel()
-	pin := o.Pin.or(Pin{})
+	pin := o.Pin.or(Spread(0))
 	common := flags("addr", ends.Addr, "port", o.Port, "network", o.Network, "request", o.Request, "response", o.Response)
 	var report rrReport
 	cpu, err := converse(ctx, o.Network, o.Port,

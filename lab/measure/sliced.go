@@ -168,7 +168,7 @@ type SlicedRR struct {
 // StandRR starts both ends, which keep one connection. Duration and Warmup of o are not used.
 func StandRR(ctx context.Context, ends Ends, o RROptions) (*SlicedRR, error) {
 	o.fill()
-	pin := o.Pin.or(Pin{})
+	pin := o.Pin.or(Spread(0))
 	common := flags("addr", ends.Addr, "port", o.Port, "network", o.Network, "request", o.Request, "response", o.Response)
 	s, err := stand(ctx, o.Network, o.Port,
 		part{host: ends.Server, command: "lab-rr-server", flags: append(flags("core", pin.Server, "idle", true), common...)},

@@ -52,7 +52,7 @@ func RunTimed(ctx context.Context, ends Ends, o TimedOptions) (*Timed, error) {
 	setDefault(&o.Port, 5309)
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	pin := o.Pin.or(Pin{})
+	pin := o.Pin.or(Spread(0))
 	common := flags("addr", ends.Addr, "port", o.Port, "request", o.Request, "response", o.Response,
 		"transactions", o.Warmup+o.Transactions, "connect", o.Connect)
 	var sent, served timedReport

@@ -107,7 +107,7 @@ func (s Step) Ceiling() CeilingKey {
 // selfTest loops the generator without a device, for every kind of frames that the
 // steps send.
 func (r *Run) selfTest(ctx context.Context) error {
-	core, _ := cores()
+	core, _ := pins()
 	for _, s := range r.steps {
 		key := s.Ceiling()
 		if _, done := r.Ceilings[key]; done {
@@ -137,7 +137,7 @@ func (r *Run) selfTest(ctx context.Context) error {
 
 // CoresInWords says what ran where.
 func CoresInWords(split bool) string {
-	generator, device := cores()
+	generator, device := pins()
 	if split {
 		return fmt.Sprintf("generator on core %d; device, and the sink after it, on core %d; a device in user space there too", generator, device)
 	}

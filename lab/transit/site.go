@@ -64,7 +64,7 @@ func (b *Testbed) Ends(direction string) (e Ends, err error) {
 	if err != nil {
 		return e, err
 	}
-	core, _ := cores()
+	core, _ := pins()
 	e.Send = func(s gen.Stream) (Sender, error) { return NewSender(namespace, ports, s, []int{core}) }
 	e.Sink = func(o gen.SinkOptions) (Sink, error) { return gen.NewSink(namespace, sinks, o) }
 	if direction != Both {

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/selvage/selvage/lab/dut/router"
 	"github.com/selvage/selvage/lab/gen"
@@ -19,13 +18,10 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// Cores of the instruments: the generator's, and that of a device which does not share
-// it.
-func cores() (generator, device int) {
-	if runtime.NumCPU() == 1 {
-		return 0, 0
-	}
-	return 1, 0
+// pins are cores of the instruments: the generator's, and that of a device which does not share it.
+func pins() (generator, device int) {
+	apart := measure.Apart()
+	return apart.Server, apart.Client
 }
 
 // Testbed is a target between a tester's interfaces, with hosts and links of its own.
@@ -84,7 +80,7 @@ func (all *Testbeds) Build(ctx context.Context, name, target string, o Options) 
 	if b.Net, err = router.NewTransit(ctx, lab, o.Transit); err != nil {
 		return nil, fmt.Errorf("target %s: %w", name, err)
 	}
-	_, core := cores()
+	_, core := pins()
 	if o.Split {
 		if err := b.Net.Thread(ctx, core); err != nil {
 			return nil, fmt.Errorf("target %s: %w", name, err)
@@ -113,7 +109,7 @@ func (b *Testbed) start(ctx context.Context) (err error) {
 		return err
 	}
 	if b.Device.Process != 0 {
-		_, core := cores()
+		_, core := pins()
 		return errors.Join(topo.Pin(b.Device.Process, core), topo.Prefer(b.Device.Process))
 	}
 	return nil

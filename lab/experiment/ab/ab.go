@@ -181,7 +181,7 @@ func (c *Command) pins() (bulk, rr measure.Pin) {
 		free := measure.Pin{Client: measure.Unpinned, Server: measure.Unpinned}
 		return free, free
 	}
-	return measure.Apart(), measure.Pin{}
+	return measure.Apart(), measure.Spread(0)
 }
 
 // commands is the command as kong reads it.

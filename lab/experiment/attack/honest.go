@@ -11,12 +11,12 @@ import (
 	"github.com/selvage/selvage/lab/measure"
 )
 
-// Cores of an attack: all that the honest pairs and their softirqs do is on one, the attacker with
+// pins are the cores of an attack: all that the honest pairs and their softirqs do is on one, the attacker with
 // its softirqs on the other.
-const (
-	honestCore = 0
-	attackCore = 1
-)
+func pins() (honest, attack int) {
+	apart := measure.Apart()
+	return apart.Client, apart.Server
+}
 
 // pairNames are the honest pairs.
 func pairNames() []string { return []string{SamePair, OtherPair} }
@@ -46,7 +46,7 @@ const silence = 5e6
 
 // stand starts what is not up.
 func (h *honest) stand(ctx context.Context) (err error) {
-	pin := measure.Pin{Client: honestCore, Server: honestCore}
+	pin := measure.Spread(0)
 	port := func(first int) int { return first + 10*h.number } // both may have the same server
 	if h.tcp == nil {
 		if h.tcp, err = measure.StandTCP(ctx, h.ends, measure.BulkOptions{Port: port(5303), Pin: &pin}); err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/experiment/attack/attacker"
 	"github.com/selvage/selvage/lab/measure"
@@ -21,10 +21,11 @@ const attackExtra = 2500 * time.Millisecond
 // measure builds the networks, attacks them, and removes them again. With an error the result holds
 // what was measured until then.
 func (c *Command) measure(ctx context.Context, console *experiment.Console, began time.Time) (r result.Result, err error) {
-	if runtime.NumCPU() < 2 {
-		return r, fmt.Errorf("this machine has one core: an attack needs one of its own, beside that of the honest pairs")
+	_, core := pins()
+	if len(cores.Usable()) < 2 {
+		return r, fmt.Errorf("the lab may use core %d alone: an attack needs one of its own, beside that of the honest pairs", core)
 	}
-	if err := topo.Pin(os.Getpid(), attackCore); err != nil { // and all that is started from now on, but the honest pairs
+	if err := topo.Pin(os.Getpid(), core); err != nil { // and all that is started from now on, but the honest pairs
 		return r, err
 	}
 	plan, pace := c.plan(), &experiment.Pace{First: attackExtra}
@@ -118,6 +119,7 @@ func ofPairs(m map[string]float64, metric string) string {
 
 // describe is a result of c before anything was measured.
 func (c *Command) describe(console *experiment.Console, began time.Time) result.Result {
+	honestCore, attackCore := pins()
 	p := result.Parameters{
 		"rounds":      result.Count(c.Rounds),
 		"attacks":     result.Of(result.Texts(c.Attacks)),

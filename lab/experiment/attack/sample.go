@@ -118,7 +118,8 @@ func (o *assault) start(ctx context.Context) (stop func() (int, error), err erro
 		}
 		return func() (int, error) { return o.Most, end(context.WithoutCancel(ctx)) }, nil
 	}
-	sender, err := o.Start(ctx, o.besieged.net, attackCore)
+	_, core := pins()
+	sender, err := o.Start(ctx, o.besieged.net, core)
 	if err != nil {
 		return nil, err
 	}

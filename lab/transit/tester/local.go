@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/lab/agent"
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/measure"
@@ -40,7 +40,7 @@ func open(names []Name) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &local{host: Host{Cores: runtime.NumCPU(), Boot: boot}}
+	p := &local{host: Host{Cores: cores.Usable(), Boot: boot}}
 	var uname unix.Utsname
 	if unix.Uname(&uname) == nil { // it fails for a bad pointer alone
 		p.host.Kernel = unix.ByteSliceToString(uname.Release[:])

@@ -39,7 +39,7 @@ func OpenAt(ctx context.Context, s *agent.Session, names []Name) (Ports, error) 
 // Host is what the agent said at its beginning.
 func (r *remote) Host() Host {
 	h := r.session.Hello
-	return Host{Cores: h.Cores, Kernel: h.Kernel, Boot: h.Machine}
+	return Host{Cores: h.Usable, Kernel: h.Kernel, Boot: h.Machine}
 }
 
 // ask asks the agent's tester.

@@ -51,7 +51,7 @@ type Name struct{ Namespace, Name string }
 
 // Host is where ports are.
 type Host struct {
-	Cores  int
+	Cores  []int  // that may be pinned to
 	Kernel string // its release
 	Boot   string // of one machine since it started, the same: one clock
 }

@@ -101,7 +101,7 @@ func TestRefusesHosts(t *testing.T) {
 // elsewhere are ports of a machine with a clock of its own.
 type elsewhere struct{ tester.Ports }
 
-func (elsewhere) Host() tester.Host { return tester.Host{Cores: 2, Boot: "another"} }
+func (elsewhere) Host() tester.Host { return tester.Host{Cores: []int{0, 1}, Boot: "another"} }
 
 // Latency between two clocks is none: it is measured of frames that come back.
 func TestTwoClocks(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/selvage/selvage/lab/cores"
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/place"
@@ -58,7 +58,7 @@ type Command struct {
 	EncapOptions Options `name:"encap-options" group:"Ports" placeholder:"HEX" help:"Options of Geneve, whole ones."`
 
 	XDP    gen.Mode      `name:"xdp" group:"Ports" enum:"native,generic" default:"native" help:"How the sink takes frames in: ${enum}. Generic works with any driver, at a far lower rate."`
-	Cores  []int         `name:"generator-cores" group:"Ports" placeholder:"CORE" help:"Cores of the generator, which share the flows; the last one by default."`
+	Cores  []int         `name:"generator-cores" group:"Ports" placeholder:"CORE" help:"Cores of the generator, which share the flows; the last usable one by default."`
 	Exceed float64       `name:"exceed-ratio" group:"Ports" placeholder:"SHARE" default:"0" help:"Share of trial time that may lose more at a rate that still counts (RFC 9971, which recommends 0.5 with a duration sum of several trials); ${default}."`
 	Sum    time.Duration `name:"duration-sum" group:"Ports" placeholder:"TIME" help:"Time of final trials that a rate needs (RFC 9971); one trial by default."`
 
@@ -198,7 +198,7 @@ func (c *Command) Check(t Trials) error {
 		errs = append(errs, c.checkAddresses(txAddress, c.Tx, c.TxAddress), c.checkAddresses(rxAddress, c.Rx, c.RxAddress))
 	}
 	if len(c.Host) == 0 {
-		errs = append(errs, checkCores(c.Cores, runtime.NumCPU()))
+		errs = append(errs, checkCores(c.Cores, cores.Usable()))
 	}
 	switch {
 	case c.VLAN > 4094:
@@ -211,14 +211,14 @@ func (c *Command) Check(t Trials) error {
 	return errors.Join(errs...)
 }
 
-// checkCores says why a host of n cores cannot have its generator on some of them.
-func checkCores(cores []int, n int) error {
-	for i, core := range cores {
-		if core < 0 || core >= n || slices.Contains(cores[:i], core) {
-			return fmt.Errorf("--generator-cores: %d is not within 0 … %d, or is named twice", core, n-1)
+// checkCores says why a host cannot have its generator on some of its cores.
+func checkCores(named, usable []int) error {
+	for i, core := range named {
+		if !slices.Contains(usable, core) || slices.Contains(named[:i], core) {
+			return fmt.Errorf("--generator-cores: %d is none of the usable cores %v, or is named twice", core, usable)
 		}
 	}
-	if n > 1 && len(cores) >= n {
+	if n := len(usable); n > 1 && len(named) >= n {
 		return fmt.Errorf("--generator-cores: leave at least one of %d to the sink and to everything else, as the generator is a real-time task", n)
 	}
 	return nil

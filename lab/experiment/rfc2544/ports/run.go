@@ -216,7 +216,7 @@ func (c *Command) describe(r *result.Result, s *site, t Trials) {
 	for i, name := range []string{"tx_place", "rx_place"} {
 		if d := s.sides[i]; d.place != "" {
 			h := d.tester.Host()
-			p[name] = result.Words(d.place).Explained("Linux %s, %d cores; its generator has cores %v", h.Kernel, h.Cores, d.cores)
+			p[name] = result.Words(d.place).Explained("Linux %s; usable cores %v, its generator has %v", h.Kernel, h.Cores, d.cores)
 		}
 	}
 	if !s.oneClock(forward) {
@@ -228,7 +228,7 @@ func (c *Command) describe(r *result.Result, s *site, t Trials) {
 	}
 	r.Topology = topology(s)
 	host := s.sides[0].tester.Host()
-	r.Environment.Cores, r.Environment.Kernel = host.Cores, host.Kernel
+	r.Environment.Cores, r.Environment.Kernel = len(host.Cores), host.Kernel
 }
 
 // topology is the picture of a site.

@@ -106,12 +106,12 @@ func (d *side) open(ctx context.Context, c *Command, i int, names []Interface, o
 	for _, port := range d.tester.Links() {
 		d.links = append(d.links, link{port: port})
 	}
-	n := d.tester.Host().Cores
+	usable := d.tester.Host().Cores
 	d.cores = c.Cores
 	if len(d.cores) == 0 {
-		d.cores = []int{n - 1} // interrupts tend to be on the first ones
+		d.cores = usable[len(usable)-1:] // interrupts tend to be on the first ones
 	}
-	return checkCores(d.cores, n)
+	return checkCores(d.cores, usable)
 }
 
 // occupy refuses ports that cannot be used and answers for the hosts at side i.
