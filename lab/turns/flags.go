@@ -113,6 +113,12 @@ func (p *Path) UnmarshalText(text []byte) error {
 	if !found || name == "" || err != nil {
 		return fmt.Errorf("%q is not NAME=ADDR, such as overlay=10.1.0.2", text)
 	}
+	switch addr = addr.Unmap(); {
+	case addr.Is6() && addr.IsLinkLocalUnicast() || addr.Zone() != "":
+		return fmt.Errorf("%s: %s holds with an interface alone, which each end names differently: give the server an address for the path, such as one of fd00::/8", name, addr)
+	case addr.IsUnspecified() || addr.IsMulticast():
+		return fmt.Errorf("%s: %s is no address of a server", name, addr)
+	}
 	*p = Path{Name: name, Addr: addr}
 	return nil
 }

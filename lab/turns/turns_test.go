@@ -53,14 +53,18 @@ func TestText(t *testing.T) {
 			t.Errorf("%s: %d, %v", text, r, err)
 		}
 	}
+	for text, want := range map[string]string{
+		"10.0.0.1": "is not NAME=ADDR", "=10.0.0.1": "is not NAME=ADDR", "a=": "is not NAME=ADDR", "a=host": "is not NAME=ADDR",
+		"a=fe80::1%eth0": "give the server an address", "a=fe80::1": "give the server an address", "a=fd00::1%eth0": "give the server an address",
+		"a=::": "no address of a server", "a=ff02::1": "no address of a server", "a=::ffff:10.0.0.1": "", "a=169.254.0.1": "",
+	} {
+		if err := new(Path).UnmarshalText([]byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("path %q: %v, want %q", text, err, want)
+		}
+	}
 	for _, text := range []string{"", "M", "fast", "1", "-5M", "NaN", "9999999G"} {
 		if err := new(Rate).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("rate %q is no error", text)
-		}
-	}
-	for _, text := range []string{"10.0.0.1", "=10.0.0.1", "a=", "a=host"} {
-		if err := new(Path).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("path %q is no error", text)
 		}
 	}
 }
