@@ -8,6 +8,7 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/doctor"
 	"github.com/selvage/selvage/internal/host"
+	"github.com/selvage/selvage/lab/result"
 )
 
 // Requests of an examination.
@@ -55,6 +56,14 @@ func (s *Session) Route(ctx context.Context, addr netip.Addr) (iface string, err
 // examine looks at the agent's host, which it does not change.
 func (a *agent) examine() (doctor.Examination, error) {
 	return doctor.ExamineHost(a.ctx, doctor.Options{RuntimeDir: api.DefaultRuntimeDir})
+}
+
+// Place is the session's, for a result.
+func (s *Session) Place(role string, clock Clock) result.Place {
+	h := s.Hello
+	return result.Place{
+		Role: role, Name: s.name, Machine: h.Machine, Host: h.Name, Kernel: h.Kernel, Arch: h.Arch, Cores: h.Cores, Clock: clock.String(),
+	}
 }
 
 // Examine has the place looked at: what is wrong with it, and the facts by which it is compared with others. It needs no

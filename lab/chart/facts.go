@@ -145,6 +145,9 @@ func (v View) Machine() []Fact {
 		list = append(list, Fact{"MTU " + name, fmt.Sprint(e.MTU[name])})
 	}
 	list = append(list, facts(e.Versions)...)
+	for _, p := range v.Places {
+		list = append(list, Fact{p.Role, v.Hardware(p)})
+	}
 	return slices.DeleteFunc(list, func(f Fact) bool { return f.Value == "" || f.Value == "0" })
 }
 

@@ -24,7 +24,7 @@ func (d Difference) String() string { return fmt.Sprintf("%s: %s, then %s", d.Fi
 
 // Allowable are the fields that may differ where the user says so.
 func Allowable() []string {
-	return []string{"kernel", "cpu", "cores", "memory", "versions", "offloads", "mtu", "sysctls", "parameters", "targets"}
+	return []string{"kernel", "cpu", "cores", "memory", "adapters", "versions", "offloads", "mtu", "sysctls", "parameters", "targets"}
 }
 
 // machine are the fields that make two machines: figures are not compared across them, only ratios.
@@ -46,13 +46,11 @@ func Differences(old, latest result.Result) []Difference {
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
 	slices.Sort(names)
-	slices.SortStableFunc(names, func(x, y string) int { return order(x) - order(y) })
-	var all []Difference
+	all := differencesOfPlaces(old, latest)
 	for _, name := range slices.Compact(names) {
 		was, okA := a[name]
 		is, okB := b[name]
-		top, _, _ := strings.Cut(name, ".")
-		switch {
+		switch top := topOf(name); {
 		case was == is:
 			continue
 		case top == "targets" && (!okA || !okB): // a target of one alone is not compared
@@ -64,21 +62,26 @@ func Differences(old, latest result.Result) []Difference {
 		}
 		all = append(all, Difference{name, was, is})
 	}
+	slices.SortStableFunc(all, func(x, y Difference) int { return order(x.Field) - order(y.Field) })
 	return all
 }
 
 // order is where a field stands: as in Allowable, what cannot be allowed first.
-func order(field string) int {
+func order(field string) int { return slices.Index(Allowable(), topOf(field)) }
+
+// topOf is the name of Allowable that a field is below.
+func topOf(field string) string {
 	top, _, _ := strings.Cut(field, ".")
-	return slices.Index(Allowable(), top)
+	return top
 }
 
 // fields are what has to be equal, by name.
 func fields(r result.Result) map[string]string {
 	e := r.Environment
-	all := map[string]string{
-		"experiment": r.Experiment, "kernel": e.Kernel, "cpu": e.CPU, "cores": strconv.Itoa(e.Cores),
-		"memory": fmt.Sprintf("%.1f GiB", float64(e.MemoryBytes)/(1<<30)),
+	all := map[string]string{"experiment": r.Experiment}
+	if len(r.Places) == 0 { // whose hosts are compared as such
+		all["kernel"], all["cpu"], all["cores"] = e.Kernel, e.CPU, strconv.Itoa(e.Cores)
+		all["memory"] = fmt.Sprintf("%.1f GiB", float64(e.MemoryBytes)/(1<<30))
 	}
 	add := func(under string, values map[string]string) {
 		for name, value := range values {
@@ -136,7 +139,7 @@ func (e Incomparable) Error() string {
 	var allow []string
 	for _, d := range e.Differences {
 		lines = append(lines, "  "+d.String())
-		if top, _, _ := strings.Cut(d.Field, "."); order(top) >= 0 && !slices.Contains(allow, top) {
+		if top := topOf(d.Field); order(top) >= 0 && !slices.Contains(allow, top) {
 			allow = append(allow, top)
 		}
 	}
@@ -152,8 +155,7 @@ func check(old, latest result.Result, allow []string) ([]Difference, error) {
 		if name == "version" {
 			allow[i] = "versions"
 		}
-		top, _, _ := strings.Cut(allow[i], ".")
-		if order(top) < 0 {
+		if order(allow[i]) < 0 {
 			return nil, fmt.Errorf("--allow %s: no such field; choose from %s, or one below them such as versions.selvage", name, strings.Join(Allowable(), ", "))
 		}
 	}

@@ -102,7 +102,7 @@ func Results(old, latest result.Result, o Options) (Report, error) {
 		return Report{}, err
 	}
 	c := comparison{old: old, latest: latest, Options: o}
-	c.otherMachine = slices.ContainsFunc(allowed, func(d Difference) bool { return slices.Contains(machine(), d.Field) })
+	c.otherMachine = slices.ContainsFunc(allowed, func(d Difference) bool { return slices.Contains(machine(), topOf(d.Field)) })
 	if o.Absolute && c.otherMachine {
 		return Report{}, errors.New("--absolute: figures of different machines say nothing of each other; compare ratios")
 	}

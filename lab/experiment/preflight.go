@@ -16,7 +16,7 @@ func withPreflight(measure func(context.Context, *Console, time.Time) (result.Re
 	return func(ctx context.Context, console *Console, began time.Time) (result.Result, error) {
 		preflight := readPreflight(ctx, console.Err)
 		r, err := measure(ctx, console, began)
-		r.Preflight = preflight
+		r.Preflight = append(preflight, r.Preflight...)
 		return r, err
 	}
 }

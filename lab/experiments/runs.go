@@ -39,7 +39,7 @@ func load(run string) (name string, r result.Result, e experiment.Experiment, er
 type Compare struct {
 	Old         string           `arg:"" help:"The run before: its directory or its result.json."`
 	New         string           `arg:"" help:"The run that is compared with it."`
-	Allow       []string         `placeholder:"FIELD" help:"What may differ: kernel, cpu, cores, memory, versions, offloads, mtu, sysctls, parameters, targets, or one below such as versions.selvage. Across machines (cpu, cores, memory) only ratios to baselines are compared."`
+	Allow       []string         `placeholder:"FIELD" help:"What may differ: kernel, cpu, cores, memory, adapters, versions, offloads, mtu, sysctls, parameters, targets, or one below such as versions.selvage or, between places, adapters.server.eth0. Across machines (cpu, cores, memory) only ratios to baselines are compared."`
 	Absolute    bool             `help:"Compare figures also where there are ratios to a baseline of the same run."`
 	Output      string           `short:"o" enum:"table,json" default:"table" help:"Print a table or JSON: ${enum}."`
 	FailIf      []gate.Condition `sep:"none" placeholder:"CONDITION" help:"Exit with status 3 if the whole interval of a ratio to the old run is beyond a number, such as selvage/tcp_throughput<0.95@old. May be repeated."`

@@ -40,12 +40,12 @@ func CSV(w io.Writer, table Table, results ...result.Result) error {
 	case Series:
 		head, lines = append(sampleHead(), "series", "index", "value"), seriesLines
 	}
-	if err := out.Write(slices.Concat([]string{"experiment", "started"}, head, []string{"selvage", "kernel", "cpu", "cores"})); err != nil {
+	if err := out.Write(slices.Concat([]string{"experiment", "started"}, head, []string{"selvage", "kernel", "cpu", "cores", "places"})); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
 	for _, r := range results {
 		run := []string{r.Experiment, r.Started.Format(time.RFC3339Nano)}
-		on := []string{r.Environment.Versions["selvage"], r.Environment.Kernel, r.Environment.CPU, strconv.Itoa(r.Environment.Cores)}
+		on := []string{r.Environment.Versions["selvage"], r.Environment.Kernel, r.Environment.CPU, strconv.Itoa(r.Environment.Cores), places(r)}
 		for line := range lines(r) {
 			cells := slices.Concat(run, line, on)
 			for i, c := range cells {
@@ -71,6 +71,15 @@ func literal(cell string) string {
 		}
 	}
 	return cell
+}
+
+// places are those of a run between places, each with its hardware.
+func places(r result.Result) string {
+	var all []string
+	for _, p := range r.Places {
+		all = append(all, p.Role+": "+r.Hardware(p))
+	}
+	return strings.Join(all, " | ")
 }
 
 // summaryHead are the names of a row's fields.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -89,25 +90,34 @@ func TestSummaryCSV(t *testing.T) {
 
 func TestRawCSV(t *testing.T) {
 	started := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	on := result.Environment{Kernel: "6.12", CPU: "x", Cores: 2, Versions: map[string]string{"selvage": "0.2.0"}}
-	a := result.Result{Experiment: "ab", Started: started, Environment: on, Samples: []result.Sample{
+	env := result.Environment{Kernel: "6.12", CPU: "x", Cores: 2, Versions: map[string]string{"selvage": "0.2.0"}}
+	a := result.Result{Experiment: "ab", Started: started, Environment: env, Samples: []result.Sample{
 		{Target: "plain", Case: "tcp", Round: 1, Start: 0.5, Duration: 2, Metrics: map[string]float64{"b": 2, "a": 1.5}, Series: map[string][]float64{"a": {1, 2}}},
 		{Target: "plain", Case: "tcp", Round: 2, Error: "no route, \"really\""},
 	}}
+	a.Places = []result.Place{{Role: "client", Name: "ssh:a"}, {Role: "server", Name: "ssh:b", Kernel: "6.1", Arch: "arm64", Cores: 4}}
+	a.Preflight = result.Preflight{{Place: "ssh:a", Machine: facts.Machine{Kernel: "6.12", CPU: facts.CPU{Model: "x", Threads: 2}}, Interfaces: []facts.Interface{
+		{Name: "eth0", Driver: "mlx5_core", Firmware: "16.1", Mbps: 25000}, {Name: "vx0", Kind: "vxlan"},
+	}}}
+	const client, server = "Linux 6.12, x, 2 CPUs; eth0 mlx5_core, firmware 16.1, 25000 Mbit/s", "Linux 6.1, arm64, 4 cores"
+	on := "client: " + client + " | server: " + server
+	if text := openMetrics(t, a, false); !strings.Contains(text, `selvage_lab_run_place_info{experiment="ab",role="client",hardware="`+client+`"} 1`) {
+		t.Error(text)
+	}
 	b := a
 	b.Started = started.Add(time.Hour)
 	lines := readCSV(t, Samples, a, b)
 	want := [][]string{
-		{"experiment", "started", "target", "case", "round", "start_s", "duration_s", "metric", "value", "error", "selvage", "kernel", "cpu", "cores"},
-		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "a", "1.5", "", "0.2.0", "6.12", "x", "2"},
-		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "b", "2", "", "0.2.0", "6.12", "x", "2"},
-		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "2", "0", "0", "", "", "no route, \"really\"", "0.2.0", "6.12", "x", "2"},
+		{"experiment", "started", "target", "case", "round", "start_s", "duration_s", "metric", "value", "error", "selvage", "kernel", "cpu", "cores", "places"},
+		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "a", "1.5", "", "0.2.0", "6.12", "x", "2", on},
+		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "1", "0.5", "2", "b", "2", "", "0.2.0", "6.12", "x", "2", on},
+		{"ab", "2026-11-01T00:00:00Z", "plain", "tcp", "2", "0", "0", "", "", "no route, \"really\"", "0.2.0", "6.12", "x", "2", on},
 	}
 	if len(lines) != 7 || !slices.EqualFunc(lines[:4], want, func(x, y []string) bool { return slices.Equal(x, y) }) || lines[4][1] != "2026-11-01T01:00:00Z" {
 		t.Errorf("%q", lines)
 	}
 	lines = readCSV(t, Series, a)
-	if len(lines) != 3 || !slices.Equal(lines[2][7:], []string{"a", "1", "2", "0.2.0", "6.12", "x", "2"}) {
+	if len(lines) != 3 || !slices.Equal(lines[2][7:], []string{"a", "1", "2", "0.2.0", "6.12", "x", "2", on}) {
 		t.Errorf("%q", lines)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/internal/pseudonym"
 	"github.com/selvage/selvage/lab/result"
 )
@@ -48,7 +49,7 @@ var isPseudonym = regexp.MustCompile(`^((gateway-)?egress-target|name|host|user|
 func (r *Redactor) Result(run result.Result) result.Result {
 	r.find(run)
 	e := run.Environment
-	out := result.Result{ // a field that nobody has thought of is left out; so is the preflight, which is all about hosts
+	out := result.Result{ // a field that nobody has thought of is left out
 		Schema: run.Schema, Experiment: run.Experiment, Started: run.Started, Duration: run.Duration,
 		Environment: result.Environment{Kernel: e.Kernel, CPU: e.CPU, Cores: e.Cores, MemoryBytes: e.MemoryBytes, Versions: e.Versions, Sysctls: e.Sysctls},
 	}
@@ -143,6 +144,11 @@ func (r *Redactor) places(run result.Result, out *result.Result) {
 		p.Role, p.Name, p.Machine, p.Host, p.Clock = r.text(p.Role), r.text(p.Name), r.of("machine", p.Machine), r.name("host", p.Host), r.text(p.Clock)
 		out.Places = append(out.Places, p)
 	}
+	for _, h := range run.Preflight {
+		if slices.ContainsFunc(run.Places, func(p result.Place) bool { return p.Name == h.Place }) {
+			out.Preflight = append(out.Preflight, r.hardware(h))
+		}
+	}
 	for _, p := range run.Profiles {
 		p.Target, p.Case, p.Role, p.NotRead, p.Drops = r.target(p.Target), r.text(p.Case), r.text(p.Role), r.texts(p.NotRead), r.drops(p.Drops)
 		p.Processes = slices.Clone(p.Processes)
@@ -159,6 +165,23 @@ func (r *Redactor) places(run result.Result, out *result.Result) {
 		}
 		out.Devices = append(out.Devices, d)
 	}
+}
+
+// hardware is what figures of a place depend on and what names nobody: its adapters, and no other interface.
+func (r *Redactor) hardware(h facts.Host) facts.Host {
+	m := h.Machine
+	out := facts.Host{Place: r.text(h.Place), Name: r.name("host", h.Name), Sysctls: h.Sysctls, Machine: facts.Machine{
+		Kernel: m.Kernel, Arch: m.Arch, Parameters: m.Parameters, Hypervisor: m.Hypervisor, ClockSource: m.ClockSource, CPU: m.CPU, Memory: facts.Memory{Bytes: m.Memory.Bytes},
+	}}
+	for _, i := range h.Interfaces {
+		if i.Kind == "" {
+			out.Interfaces = append(out.Interfaces, facts.Interface{
+				Name: i.Name, Up: i.Up, MTU: i.MTU, Driver: i.Driver, DriverVersion: i.DriverVersion, Firmware: i.Firmware, Mbps: i.Mbps, Features: i.Features,
+				Ring: i.Ring, Channels: i.Channels, Pause: i.Pause, Coalesce: i.Coalesce, Hash4: i.Hash4, Hash6: i.Hash6, RPS: i.RPS,
+			})
+		}
+	}
+	return out
 }
 
 func (r *Redactor) drops(drops []result.Drop) (out []result.Drop) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/selvage/selvage/internal/doctor/facts"
 	"github.com/selvage/selvage/lab/result"
 )
 
@@ -21,7 +22,7 @@ func secrets() map[string]string {
 		"host of a place": "db7.acme.example", "what a host says of itself": "acmedb7", "what a gateway says of itself": "acmegw3", "a source address": "203.0.113.77", "user": "alice", "namespace": "acme-prod",
 		"IPv4": "198.51.100.77", "IPv4 in an error": "198.51.100.78", "IPv6": "2001:db8:77::1", "IPv6 with a port": "2001:db8:78::1", "IPv4 of a path": "198.51.100.79",
 		"MAC": "02:00:5e:10:77:01", "MAC of Cisco": "0200.5e10.7702", "MAC with dashes": "02-00-5E-10-77-03",
-		"file": "/srv/acme/selvage", "file at home": "~/acme/notes", "node": "acme-fw01", "target": "acme-wan", "told": "Coyote", "host of a mail": "mx.acme.example",
+		"file": "/srv/acme/selvage", "file at home": "~/acme/notes", "node": "acme-fw01", "target": "acme-wan", "told": "Coyote", "interface of a guest": "tap-acme-erp", "vendor": "AcmeServers", "host of a mail": "mx.acme.example",
 	}
 }
 
@@ -48,6 +49,11 @@ func planted() result.Result {
 		Summary: []result.Row{{Target: s["target"], Case: "tcp", Metric: "m", Baseline: s["node"] + ":tcp"}},
 		Causes: []result.Cause{{
 			Setting: "offload", Object: "client:eth0", Why: s["IPv4"] + " at " + s["what a host says of itself"], Target: s["target"], Against: "plain", Commands: []string{"ip route get " + s["IPv6"]},
+		}},
+		Places: []result.Place{{Role: "client", Name: "ssh:" + s["user"] + "@" + s["host of a place"], Host: s["what a host says of itself"]}},
+		Preflight: result.Preflight{{
+			Place: "ssh:" + s["user"] + "@" + s["host of a place"], Name: s["what a host says of itself"], Machine: facts.Machine{Kernel: "6.18.5", Vendor: s["vendor"]},
+			Interfaces: []facts.Interface{{Name: "eth0", Driver: "mlx5_core", Addrs: []netip.Prefix{netip.MustParsePrefix(s["IPv4"] + "/24")}}, {Name: s["interface of a guest"], Kind: "tun"}},
 		}},
 		Samples: []result.Sample{
 			{Target: "plain", Case: "tcp", Round: 1, Metrics: map[string]float64{"m": 1}},
@@ -78,7 +84,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%s is left: %s in\n%s", what, secret, got)
 		}
 	}
-	for _, kept := range []string{`"client"`, `"plain"`, "6.18.5", "3.1.0", "07:01:59", "rx-gro", "eth0", "4 cores", "amd64", ":5300", "/24"} {
+	for _, kept := range []string{`"client"`, `"plain"`, "6.18.5", "3.1.0", "07:01:59", "rx-gro", "eth0", "4 cores", "amd64", "mlx5_core", ":5300", "/24"} {
 		if !strings.Contains(got, kept) {
 			t.Errorf("%s is gone", kept)
 		}

@@ -1,5 +1,12 @@
 package result
 
+import (
+	"fmt"
+	"strings"
+
+	"github.com/selvage/selvage/internal/doctor/facts"
+)
+
 // Place is one that took part in a run between places.
 type Place struct {
 	Role string `json:"role"` // "client", "server", "watch 1" …, as in samples and profiles
@@ -11,6 +18,38 @@ type Place struct {
 	Arch    string `json:"arch"`
 	Cores   int    `json:"cores"`
 	Clock   string `json:"clock"` // offset to the controller's, and its error
+}
+
+// Host is what was read of a place's host before the first sample, or nil.
+func (r Result) Host(p Place) *facts.Host {
+	for i := range r.Preflight {
+		if r.Preflight[i].Place == p.Name {
+			return &r.Preflight[i]
+		}
+	}
+	return nil
+}
+
+// Hardware is kernel, processor and adapters of a place, in a line.
+func (r Result) Hardware(p Place) string {
+	h := r.Host(p)
+	if h == nil {
+		return fmt.Sprintf("Linux %s, %s, %d cores", p.Kernel, p.Arch, p.Cores)
+	}
+	text := h.Machine.String()
+	for _, i := range h.Interfaces {
+		if i.Kind != "" {
+			continue
+		}
+		text += "; " + strings.TrimSpace(i.Name+" "+i.Driver)
+		if i.Firmware != "" {
+			text += ", firmware " + i.Firmware
+		}
+		if i.Mbps > 0 {
+			text += fmt.Sprintf(", %d Mbit/s", i.Mbps)
+		}
+	}
+	return text
 }
 
 // Use is what one place did during a sample.

@@ -176,9 +176,7 @@ func (c *Command) prepare(ctx context.Context, console *experiment.Console, e en
 		r.Preflight = append(r.Preflight, examined.Facts)
 		h := s.Hello
 		fmt.Fprintf(console.Err, "%-7s %s: %s, Linux %s, %s, %d cores; clock %s\n", roleOf(i), s, h.Name, h.Kernel, h.Arch, h.Cores, clock)
-		r.Places = append(r.Places, result.Place{
-			Role: roleOf(i), Name: s.String(), Machine: h.Machine, Host: h.Name, Kernel: h.Kernel, Arch: h.Arch, Cores: h.Cores, Clock: clock.String(),
-		})
+		r.Places = append(r.Places, s.Place(roleOf(i), clock))
 		for _, dir := range h.Restored {
 			fmt.Fprintf(console.Err, "%s: undid and removed what a killed agent had left: %s\n", s, dir)
 		}

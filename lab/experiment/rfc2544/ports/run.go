@@ -227,8 +227,17 @@ func (c *Command) describe(r *result.Result, s *site, t Trials) {
 		p["line_rate"] = result.Of(result.Number(t.LineRate)).In("Gbit/s")
 	}
 	r.Topology = topology(s)
-	host := s.sides[0].tester.Host()
-	r.Environment.Cores, r.Environment.Kernel = len(host.Cores), host.Kernel
+	for i, role := range []string{"tx", "rx"} {
+		d := s.sides[i]
+		h := d.tester.Host()
+		if i == 0 {
+			r.Environment.Cores, r.Environment.Kernel = len(h.Cores), h.Kernel
+		} else if d.place == s.sides[0].place {
+			break
+		}
+		r.Preflight = append(r.Preflight, d.facts...)
+		r.Places = append(r.Places, result.Place{Role: role, Name: d.place, Machine: h.Boot, Kernel: h.Kernel, Cores: len(h.Cores)})
+	}
 }
 
 // topology is the picture of a site.

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/selvage/selvage/internal/doctor"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/losses"
 	"github.com/selvage/selvage/lab/neighbour"
 	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 	"github.com/selvage/selvage/lab/transit/tester"
@@ -39,7 +41,8 @@ type site struct {
 // side is one side of the device.
 type side struct {
 	flag    string
-	place   string // of --host, "" is this host
+	place   string           // of --host, "" is this host
+	facts   result.Preflight // of another host
 	tester  tester.Ports
 	cores   []int        // of a generator there
 	network netip.Prefix // of the hosts
@@ -98,7 +101,11 @@ func (d *side) open(ctx context.Context, c *Command, i int, names []Interface, o
 		if failed != nil {
 			return failed
 		}
-		d.tester, err = tester.OpenAt(ctx, session, all)
+		if d.tester, err = tester.OpenAt(ctx, session, all); err == nil {
+			var examined doctor.Examination
+			examined, err = session.Examine(ctx)
+			d.facts = result.Preflight{examined.Facts}
+		}
 	}
 	if err != nil {
 		return err
