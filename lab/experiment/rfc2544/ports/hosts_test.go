@@ -54,6 +54,9 @@ func TestHosts(t *testing.T) {
 	if tx, rx := r.Parameters.Text("tx"), r.Parameters.Text("rx"); !strings.Contains(tx, "at ssh:a") || !strings.Contains(rx, "at ssh:b") {
 		t.Errorf("ports %q and %q, want their places", tx, rx)
 	}
+	if len(r.Places) != 2 || r.Host(r.Places[1]) == nil || r.Places[1].Role != "rx" || r.Places[1].Name != "ssh:b" {
+		t.Errorf("places: %+v", r.Places)
+	}
 	for _, m := range []*places.Machine{testbed.A, testbed.B} {
 		if p, err := topo.ReadPort(m.Host.Namespace, places.Data); err != nil || p.Program != 0 {
 			t.Errorf("left at %s: %+v (%v)", m.Host.Name, p, err)
