@@ -50,6 +50,14 @@ type Traffic struct {
 	TxDropped int64 `json:"tx_dropped"`
 }
 
+// judge refuses what no agent can have seen.
+func (w Watched) judge() error {
+	if w.Duration <= 0 || !(w.CPU.Busy >= 0) || !(w.CPU.Steal >= 0) {
+		return fmt.Errorf("the place says that its cores were busy for %g s of %s, and %g of them stolen", w.CPU.Busy, w.Duration, w.CPU.Steal)
+	}
+	return nil
+}
+
 // watch looks twice.
 func watch(ctx context.Context, d time.Duration) (Watched, error) {
 	began := time.Now()

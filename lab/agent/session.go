@@ -223,7 +223,9 @@ func (s *Session) Run(ctx context.Context, role measure.Role) (json.RawMessage, 
 
 // Watch says what the place did from now on for that long.
 func (s *Session) Watch(ctx context.Context, d time.Duration) (w Watched, err error) {
-	err = s.call(ctx, opWatch, watchRequest{d}, &w)
+	if err = s.call(ctx, opWatch, watchRequest{d}, &w); err == nil {
+		err = w.judge()
+	}
 	return w, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,5 +80,40 @@ func TestConditionsOfInterruptedRun(t *testing.T) {
 	Interrupt(&r, "round %d of %d", 3, 8)
 	if err := Gate(io.Discard, r, make([]gate.Condition, 1)); err == nil || !strings.Contains(err.Error(), "round 3 of 8") {
 		t.Error(err)
+	}
+}
+
+// A figure that is no number costs its own sample, or row, or parameter, and is named; the rest of the run is written and can be read.
+func TestNoNumbers(t *testing.T) {
+	e, r := ofTwo(3)
+	summarise, nan := e.Summarise, math.NaN()
+	e.Summarise = func(r result.Result) []result.Row {
+		return append(summarise(r), result.Row{Target: "overlay", Case: "tcp", Metric: "computed", Ratio: math.Inf(1)})
+	}
+	r.Parameters["ceiling"] = result.Of(result.Number(nan))
+	r.Add(
+		result.Sample{Target: "plain", Case: "tcp", Round: 4, Metrics: map[string]float64{"rate": math.Inf(1), "other": 1}},
+		result.Sample{
+			Target: "overlay", Case: "tcp", Round: 4, Duration: nan, Metrics: map[string]float64{"rate": 1e300}, Series: map[string][]float64{"a": {1, nan}, "b": {1}},
+			CPU: []result.CPUShare{{User: math.Inf(-1)}, {Core: 1}}, Latency: []result.Quantile{{Q: 1, US: nan}}, Error: "slow",
+		},
+	)
+	dir := t.TempDir()
+	err := finish(&Console{Out: io.Discard, Err: io.Discard}, e, dir, Destination{Output: "json"}, r, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "2 of 8 samples failed; the first: tcp of overlay in round 4: slow; cpu is -Inf, duration_s is NaN, latency is NaN, rate is 1e+300, series a is NaN") {
+		t.Error(err)
+	}
+	got, err := result.ReadFile(filepath.Join(dir, ResultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got.Samples[6]; !strings.HasPrefix(s.Error, "rate is +Inf, which is no figure") || len(s.Metrics) != 1 {
+		t.Errorf("%+v", s)
+	}
+	if s := got.Samples[7]; len(s.Series) != 1 || len(s.CPU) != 1 || len(s.Latency) != 0 || s.Duration != 0 {
+		t.Errorf("%+v", s)
+	}
+	if len(got.Summary) != 2 || len(got.Parameters) != 0 || !strings.HasPrefix(got.Verdict.Findings[0].Text, "computed of overlay (tcp), parameter ceiling: ") {
+		t.Errorf("%+v %+v %+v", got.Summary, got.Parameters, got.Verdict)
 	}
 }

@@ -49,11 +49,11 @@ func (t Taking[S]) All(ctx context.Context, plan []S, r *result.Result, p *Progr
 		}
 		sample.Target, sample.Case, sample.Round = left[i].Target, left[i].CaseName, left[i].Round
 		sample.Start = began.Sub(r.Started).Seconds()
-		r.Samples = append(r.Samples, sample)
+		r.Add(sample)
 		if left[i].Planned > 0 {
 			t.Pace.Took(left[i], time.Since(began))
 		}
-		p.Ended(t.Outcome(sample), t.Pace.Left(left[i+1:]))
+		p.Ended(t.Outcome(r.Samples[len(r.Samples)-1]), t.Pace.Left(left[i+1:]))
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,11 @@ func Interrupt(r *result.Result, format string, args ...any) {
 // Conclude computes what follows from the samples: summary and verdict.
 func Conclude(e Experiment, r *result.Result) {
 	r.Summary = e.Summarise(*r)
+	lost := r.Sound()
 	r.Verdict = e.Verdict(*r)
+	if len(lost) > 0 {
+		r.Verdict.Findings = append(r.Verdict.Findings, result.Finding{Topic: "Left out", Text: strings.Join(lost, ", ") + ": no numbers came of it"})
+	}
 	if where := r.Parameters.Text(interrupted); where != "" {
 		r.Verdict.Refuse("the run was interrupted in "+where, "Run it again to the end.")
 	}

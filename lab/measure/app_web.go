@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -89,7 +88,7 @@ func (w *AppWeb) Run() error {
 	if err := fillItems(ctx, pool); err != nil {
 		return fmt.Errorf("fill the database: %w", err)
 	}
-	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.Addr, uint16(w.Port))))
+	listener, err := listenTCP(w.Addr, w.Port)
 	if err != nil {
 		return err
 	}

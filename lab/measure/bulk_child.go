@@ -112,7 +112,7 @@ func (s *BulkSink) Run() error {
 
 // accept listens, and returns what accepts the next connection.
 func (f bulkFlags) accept() (next func(deadline time.Time) (*net.TCPConn, error), end func(), err error) {
-	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.Addr, uint16(f.Port))))
+	listener, err := listenTCP(f.Addr, f.Port)
 	if err != nil {
 		return nil, nil, err
 	}

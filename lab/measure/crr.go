@@ -50,13 +50,17 @@ func RunCRR(ctx context.Context, ends Ends, o CRROptions) (*CRR, error) {
 	if err != nil {
 		return nil, err
 	}
-	if report.Transactions == 0 {
-		return nil, fmt.Errorf("connections: none was answered in %s, %d failed", o.Duration, report.Failed)
+	return report.run(o, cpu)
+}
+
+// run is what a client reports of one.
+func (r crrReport) run(o CRROptions, cpu CPU) (*CRR, error) {
+	if r.Transactions == 0 {
+		return nil, fmt.Errorf("connections: none was answered in %s, %d failed", o.Duration, r.Failed)
 	}
-	return &CRR{
-		Options: o, Transactions: report.Transactions, Failed: report.Failed, Elapsed: time.Duration(report.ElapsedNS),
-		Latency: hdrhistogram.Import(report.Snapshot), CPU: cpu,
-	}, nil
+	elapsed := time.Duration(r.ElapsedNS)
+	latency, err := latencies("connections", r.Snapshot, elapsed, r.Transactions, r.Failed)
+	return &CRR{Options: o, Transactions: r.Transactions, Failed: r.Failed, Elapsed: elapsed, Latency: latency, CPU: cpu}, err
 }
 
 // Sample is the run as a sample of case "crr", with many at once "conn".

@@ -72,8 +72,8 @@ func (r *outageTargetRun) open() (err error) {
 	if err := unix.SetsockoptInt(r.udp, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer); err != nil {
 		return fmt.Errorf("SO_RCVBUFFORCE: %w", err)
 	}
-	if err := unix.Bind(r.udp, sockaddr(r.Addr, r.Port)); err != nil {
-		return fmt.Errorf("bind %s port %d: %w", r.Addr, r.Port, err)
+	if err := bind(r.udp, r.Addr, r.Port); err != nil {
+		return err
 	}
 	return errors.Join(r.add(r.listener), r.add(r.udp))
 }

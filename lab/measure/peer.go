@@ -35,7 +35,7 @@ const mostPeer = 256
 
 // Run serves.
 func (s *PeerServer) Run() error {
-	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(s.Addr, uint16(s.Port))))
+	listener, err := listenTCP(s.Addr, s.Port)
 	if err != nil {
 		return err
 	}

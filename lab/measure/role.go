@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Role is one of an instrument's two processes, for who starts them on machines of their own
@@ -134,6 +133,12 @@ func ReadBulk(r Role, source, sink json.RawMessage) (*Bulk, error) {
 	if err := readReport("bulk sink", sink, &received); err != nil {
 		return nil, err
 	}
+	if len(received.Bytes) == 0 {
+		return nil, errors.New("bulk sink: its report has no interval")
+	}
+	if err := judge("bulk transfer", r.Duration, slices.Concat(sent.Bytes, received.Bytes)...); err != nil {
+		return nil, err
+	}
 	return &Bulk{
 		Options: BulkOptions{Duration: r.Duration, Interval: bulkInterval, Streams: max(1, r.Streams), Port: r.Port},
 		Written: sent.Bytes, Received: received.Bytes, Sockets: sent.Sockets,
@@ -153,13 +158,7 @@ func ReadRR(r Role, client json.RawMessage) (*RR, error) {
 	if err := readReport("request/response", client, &report); err != nil {
 		return nil, err
 	}
-	if report.Snapshot == nil || report.Transactions == 0 {
-		return nil, fmt.Errorf("request/response: no transaction in %s", r.Duration)
-	}
-	return &RR{
-		Options:      RROptions{Request: max(1, r.Size), Response: max(1, r.Size), Duration: r.Duration},
-		Transactions: report.Transactions, Elapsed: time.Duration(report.ElapsedNS), Latency: hdrhistogram.Import(report.Snapshot),
-	}, nil
+	return report.run(RROptions{Request: max(1, r.Size), Response: max(1, r.Size), Duration: r.Duration}, CPU{})
 }
 
 // ReadCRR is the run that a client printed.
@@ -168,13 +167,7 @@ func ReadCRR(r Role, client json.RawMessage) (*CRR, error) {
 	if err := readReport("connections", client, &report); err != nil {
 		return nil, err
 	}
-	if report.Snapshot == nil || report.Transactions == 0 {
-		return nil, fmt.Errorf("connections: none was answered in %s, %d failed", r.Duration, report.Failed)
-	}
-	return &CRR{
-		Options: CRROptions{AtOnce: 1, Duration: r.Duration}, Transactions: report.Transactions, Failed: report.Failed,
-		Elapsed: time.Duration(report.ElapsedNS), Latency: hdrhistogram.Import(report.Snapshot),
-	}, nil
+	return report.run(CRROptions{AtOnce: 1, Duration: r.Duration}, CPU{})
 }
 
 // ReadUDP is the run that a sender and a receiver printed.
@@ -186,10 +179,7 @@ func ReadUDP(r Role, sender, receiver json.RawMessage) (*UDP, error) {
 	if err := readReport("UDP receiver", receiver, &received); err != nil {
 		return nil, err
 	}
-	if sent.Packets == 0 || sent.ElapsedNS == 0 {
-		return nil, fmt.Errorf("UDP sender: nothing was sent in %s", r.Duration)
-	}
-	return &UDP{Sent: sent.Packets, Received: received.Packets, Elapsed: time.Duration(sent.ElapsedNS)}, nil
+	return sent.run(received, r.Duration, CPU{})
 }
 
 // ReadSize is the search that a client printed.

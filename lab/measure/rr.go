@@ -3,6 +3,8 @@ package measure
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -73,13 +75,39 @@ func RunRR(ctx context.Context, ends Ends, o RROptions) (*RR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RR{
-		Options:      o,
-		Transactions: report.Transactions,
-		Elapsed:      time.Duration(report.ElapsedNS),
-		Latency:      hdrhistogram.Import(report.Snapshot),
-		CPU:          cpu,
-	}, nil
+	return report.run(o, cpu)
+}
+
+// run is what a client reports of one.
+func (r rrReport) run(o RROptions, cpu CPU) (*RR, error) {
+	if r.Transactions == 0 {
+		return nil, fmt.Errorf("request/response: no transaction in %s", o.Duration)
+	}
+	elapsed := time.Duration(r.ElapsedNS)
+	latency, err := latencies("request/response", r.Snapshot, elapsed, r.Transactions)
+	return &RR{Options: o, Transactions: r.Transactions, Elapsed: elapsed, Latency: latency, CPU: cpu}, err
+}
+
+// latencies are the distribution of a report, unless that cannot be.
+func latencies(what string, s *hdrhistogram.Snapshot, took time.Duration, counts ...int64) (*hdrhistogram.Histogram, error) {
+	if s == nil || s.LowestTrackableValue != 1 || s.SignificantFigures != rrDigits {
+		return nil, fmt.Errorf("%s: its report has no latencies", what)
+	}
+	if err := judge(what, took, slices.Concat(s.Counts, counts, []int64{s.HighestTrackableValue})...); err != nil {
+		return nil, err
+	}
+	return hdrhistogram.Import(s), nil
+}
+
+// judge refuses counts that no instrument can have: of an end that got no time of a core, or of one that says what cannot be.
+func judge(what string, took time.Duration, counts ...int64) error {
+	if took <= 0 {
+		return fmt.Errorf("%s: it took %s", what, took)
+	}
+	if i := slices.IndexFunc(counts, func(n int64) bool { return n < 0 }); i >= 0 {
+		return fmt.Errorf("%s: it counted %d", what, counts[i])
+	}
+	return nil
 }
 
 // Quantile returns a quantile of the latency, q from 0 to 1, in microseconds.

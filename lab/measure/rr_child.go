@@ -103,8 +103,8 @@ func acceptDatagrams(addr netip.Addr, port int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.Bind(fd, sockaddr(addr, port)); err != nil {
-		return -1, fmt.Errorf("bind %s port %d: %w", addr, port, err)
+	if err := bind(fd, addr, port); err != nil {
+		return -1, err
 	}
 	_, from, err := unix.Recvfrom(fd, nil, unix.MSG_PEEK)
 	if err != nil {

@@ -39,8 +39,8 @@ func (s *SizeEcho) Run() error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, sockaddr(s.Addr, s.Port)); err != nil {
-		return fmt.Errorf("bind %s port %d: %w", s.Addr, s.Port, err)
+	if err := bind(fd, s.Addr, s.Port); err != nil {
+		return err
 	}
 	buffer := make([]byte, 1<<16)
 	for {

@@ -186,7 +186,10 @@ func (r *SlicedRR) Slice(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	h := hdrhistogram.Import(report.Snapshot)
+	h, err := latencies("request/response", report.Snapshot, time.Duration(report.ElapsedNS), report.Transactions)
+	if err != nil {
+		return err
+	}
 	r.add(RRP50, quantile(h, 0.5))
 	r.add(RRP99, quantile(h, 0.99))
 	r.add(RRRate, float64(report.Transactions)/time.Duration(report.ElapsedNS).Seconds())
@@ -274,11 +277,11 @@ func (u *SlicedUDP) Slice(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if sent.Packets == 0 || sent.ElapsedNS == 0 {
-		return fmt.Errorf("UDP sender: nothing was sent in %s", d)
+	run, err := sent.run(udpReport{Packets: min(received-u.received, sent.Packets)}, d, cpu)
+	if err != nil {
+		return err
 	}
-	elapsed := time.Duration(sent.ElapsedNS)
-	got := min(received-u.received, sent.Packets)
+	elapsed, got := run.Elapsed, run.Received
 	kpps := func(packets uint64) float64 { return float64(packets) / elapsed.Seconds() / 1e3 }
 	u.add(UDPRate, kpps(got))
 	u.add(UDPSentRate, kpps(sent.Packets))
@@ -380,6 +383,9 @@ func (t *SlicedTCP) Slice(ctx context.Context, d time.Duration) error {
 		ran = after.Since(before)
 	}
 	elapsed := time.Duration(report.ElapsedNS)
+	if err := judge("bulk source", elapsed, report.All); err != nil {
+		return err
+	}
 	t.add(TCPThroughput, float64(report.Bytes)*8/1e9/elapsed.Seconds())
 	t.add(CPUPerGB, ran.Seconds()/(float64(report.All)/1e9))
 	t.retrans += report.Socket.Retransmits - t.last.Retransmits

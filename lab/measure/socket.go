@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"runtime"
 	"runtime/debug"
@@ -133,6 +134,28 @@ func dial(addr netip.Addr, port, kind int) (int, error) {
 	return fd, nil
 }
 
+// bind gives a server its port.
+func bind(fd int, addr netip.Addr, port int) error {
+	return bound(addr, port, unix.Bind(fd, sockaddr(addr, port)))
+}
+
+// listenTCP is listen for who reads by the net package.
+func listenTCP(addr netip.Addr, port int) (*net.TCPListener, error) {
+	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, uint16(port))))
+	return listener, bound(addr, port, err)
+}
+
+// bound is why a server does not get its port.
+func bound(addr netip.Addr, port int, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("port %d of %s is taken (%w): choose another with --port", port, addr, err)
+	}
+	return fmt.Errorf("bind %s port %d: %w", addr, port, err)
+}
+
 // listen returns a TCP socket that listens on a port.
 func listen(addr netip.Addr, port, backlog int) (int, error) {
 	fd, err := openSocket(addr, unix.SOCK_STREAM)
@@ -142,8 +165,8 @@ func listen(addr netip.Addr, port, backlog int) (int, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return -1, fmt.Errorf("SO_REUSEADDR: %w", err)
 	}
-	if err := unix.Bind(fd, sockaddr(addr, port)); err != nil {
-		return -1, fmt.Errorf("bind %s port %d: %w", addr, port, err)
+	if err := bind(fd, addr, port); err != nil {
+		return -1, err
 	}
 	if err := unix.Listen(fd, backlog); err != nil {
 		return -1, fmt.Errorf("listen: %w", err)

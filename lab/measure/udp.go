@@ -49,13 +49,16 @@ func RunUDP(ctx context.Context, ends Ends, o UDPOptions) (*UDP, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sent.Packets == 0 {
-		return nil, fmt.Errorf("UDP sender: nothing was sent in %s", o.Duration)
+	return sent.run(received, o.Duration, cpu)
+}
+
+// run is what a sender and a receiver report of one.
+func (r udpReport) run(received udpReport, planned time.Duration, cpu CPU) (*UDP, error) {
+	if r.Packets == 0 {
+		return nil, fmt.Errorf("UDP sender: nothing was sent in %s", planned)
 	}
-	return &UDP{
-		Sent: sent.Packets, Received: received.Packets,
-		Elapsed: time.Duration(sent.ElapsedNS), CPU: cpu,
-	}, nil
+	elapsed := time.Duration(r.ElapsedNS)
+	return &UDP{Sent: r.Packets, Received: received.Packets, Elapsed: elapsed, CPU: cpu}, judge("UDP sender", elapsed)
 }
 
 // Sample is the run as a sample of case "udp". Both rates are over the time of

@@ -78,8 +78,8 @@ func (e Endpoint) bindUDP() (int, error) {
 	if err != nil {
 		return -1, errors.Join(fmt.Errorf("SO_RCVBUFFORCE: %w", err), unix.Close(fd))
 	}
-	if err := unix.Bind(fd, sockaddr(e.Addr, e.Port)); err != nil {
-		return -1, errors.Join(fmt.Errorf("bind %s port %d: %w", e.Addr, e.Port, err), unix.Close(fd))
+	if err := bind(fd, e.Addr, e.Port); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
 }
@@ -112,7 +112,7 @@ func (r *UDPReceiver) receive(fd int) (report udpReport, err error) {
 		case errno == unix.EINTR, errno == unix.EAGAIN && report.Packets > 0 && now < first+r.Duration:
 			continue
 		case errno == unix.EAGAIN && report.Packets == 0:
-			return report, fmt.Errorf("no datagram came for %s", udpFirst)
+			return report, fmt.Errorf("no datagram came in %s: something on this path drops all that go to UDP port %d", udpFirst, r.Port)
 		case errno == unix.EAGAIN:
 			report.ElapsedNS = int64(last - first)
 			return report, nil

@@ -158,9 +158,11 @@ func takeAll(ctx context.Context, s *Sessions, steps []Step, r *result.Result, p
 		outcome := "measured"
 		if err != nil {
 			sample.Error, sample.Duration = err.Error(), time.Since(began).Seconds()
+		}
+		r.Add(sample)
+		if sample = r.Samples[len(r.Samples)-1]; sample.Error != "" {
 			outcome = experiment.Failure(sample)
 		}
-		r.Samples = append(r.Samples, sample)
 		pace.Took(step.Step, time.Since(began))
 		p.Ended(outcome, pace.Left(left[i+1:]))
 	}
