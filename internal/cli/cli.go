@@ -140,6 +140,7 @@ func run(catch func() context.Context, args []string, s *streams) error {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindSingletonProvider(catch),
 		kong.Bind(s),
+		program.WholeNumbers(),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

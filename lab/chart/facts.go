@@ -28,7 +28,7 @@ func (v View) When() string {
 func (v View) Where() string {
 	var words []string
 	if v.Environment.Cores > 0 {
-		words = append(words, fmt.Sprintf("%d cores", v.Environment.Cores))
+		words = append(words, result.Counted(v.Environment.Cores, "core"))
 	}
 	if v.Environment.Kernel != "" {
 		words = append(words, "Linux "+v.Environment.Kernel)

@@ -75,6 +75,7 @@ func run(catch func() context.Context, name string, args []string, s *streams) e
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindSingletonProvider(catch),
 		kong.Bind(s, console),
+		program.WholeNumbers(),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

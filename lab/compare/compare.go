@@ -225,7 +225,7 @@ func (c comparison) notes(rows []Row) []string {
 		result.Result
 	}{{"old", c.old}, {"new", c.latest}} {
 		if failed := stats.Errors(run.Result); len(failed) > 0 {
-			notes = append(notes, fmt.Sprintf("%d samples of the %s run failed; the first: %s", len(failed), run.name, failed[0]))
+			notes = append(notes, fmt.Sprintf("%s of the %s run failed; the first: %s", result.Counted(len(failed), "sample"), run.name, failed[0]))
 		}
 		if run.Verdict.Refused {
 			notes = append(notes, fmt.Sprintf("the %s run has no verdict of its own: %s", run.name, run.Verdict.Headline))

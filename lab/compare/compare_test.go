@@ -114,7 +114,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: notes %q", c.name, r.Notes)
 		}
 		var b bytes.Buffer
-		if err := r.Table(&b); err != nil || !strings.Contains(b.String(), "1 rows are not compared: it is computed from other rows") {
+		if err := r.Table(&b); err != nil || !strings.Contains(b.String(), "1 row not compared: it is computed from other rows") {
 			t.Errorf("%s: %v\n%s", c.name, err, b.String())
 		}
 	}
@@ -226,8 +226,13 @@ func TestNotes(t *testing.T) {
 	delete(old.Parameters, "slice")
 	delete(other.Parameters, "slice")
 	old.Summary = old.Summary[1:]
-	notes := strings.Join(compared(t, old, other, Options{}).Notes, "\n")
-	for _, want := range []string{"1 samples of the new run failed", "no verdict of its own: No verdict: noise", "0 rows are of the old run alone and 1 of the new", "stand for a whole run"} {
+	report := compared(t, old, other, Options{})
+	var table bytes.Buffer
+	if err := report.Table(&table); err != nil || strings.Contains(table.String(), "..") || !strings.Contains(table.String(), "No verdict: noise.") {
+		t.Errorf("%v\n%s", err, &table)
+	}
+	notes := strings.Join(report.Notes, "\n")
+	for _, want := range []string{"1 sample of the new run failed", "no verdict of its own: No verdict: noise", "0 rows are of the old run alone and 1 of the new", "stand for a whole run"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in %s", want, notes)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/lab/chart"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
 )
 
@@ -43,10 +44,10 @@ func (r Report) Table(w io.Writer) error {
 	}
 	b.WriteByte('\n')
 	for _, why := range slices.Sorted(maps.Keys(skipped)) {
-		chart.Wrap(&b, "  ", fmt.Sprintf("%d rows are not compared: %s.", skipped[why], why))
+		chart.Wrap(&b, "  ", fmt.Sprintf("%s not compared: %s.", result.Counted(skipped[why], "row"), why))
 	}
 	for _, note := range r.Notes {
-		chart.Wrap(&b, "  ", "Note: "+note+".")
+		chart.Wrap(&b, "  ", "Note: "+strings.TrimSuffix(note, ".")+".")
 	}
 	chart.Wrap(&b, "  ", r.Sentence())
 	if _, err := io.WriteString(w, b.String()); err != nil {

@@ -54,12 +54,12 @@ func (e Evidence) FewRounds() []result.Finding {
 	switch {
 	case rounds > 0 && rounds < stats.LeastPairs && stats.Sliced(e.Result):
 		return []result.Finding{{Topic: "Confidence", Text: fmt.Sprintf("%s cannot show a difference of any size, since so few agree by chance too often. Use --rounds %d or more.",
-			InRounds(rounds), stats.LeastPairs)}}
+			result.Counted(rounds, "round"), stats.LeastPairs)}}
 	case rounds == 0 || rounds >= 5:
 		return nil
 	}
 	return []result.Finding{{Topic: "Confidence", Text: fmt.Sprintf("with %s the intervals contain the median with only %.0f %% confidence. Use --rounds 5 (94 %%) or 6 (97 %%) before you quote a figure.",
-		InRounds(rounds), 100*stats.Confidence(rounds))}}
+		result.Counted(rounds, "round"), 100*stats.Confidence(rounds))}}
 }
 
 // Busy says when others were at work on the cores before samples were taken.
@@ -75,14 +75,6 @@ func (e Evidence) Busy() []result.Finding {
 		return nil
 	}
 	return []result.Finding{{Topic: "Noise", Text: fmt.Sprintf("the cores were %s busy before samples began (median of %d), so other processes took part of each. Rates are too low by that part; stop those processes and run again.", stats.Share(iv.Median), iv.N)}}
-}
-
-// InRounds counts rounds in words.
-func InRounds(n int) string {
-	if n == 1 {
-		return "1 round"
-	}
-	return fmt.Sprintf("%d rounds", n)
 }
 
 // BridgeNetfilter says when the baseline pays for netfilter in its bridge. What

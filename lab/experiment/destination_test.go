@@ -74,6 +74,19 @@ func TestConditionsOfRun(t *testing.T) {
 	}
 }
 
+// A run that an error broke off has no verdict.
+func TestBrokenOff(t *testing.T) {
+	e, r := ofTwo(3)
+	dir := t.TempDir()
+	if err := finish(&Console{Out: io.Discard, Err: io.Discard}, e, dir, Destination{}, r, errors.New("no host")); err == nil {
+		t.Error("no error")
+	}
+	got, err := result.ReadFile(filepath.Join(dir, ResultFile))
+	if err != nil || got.Verdict.Headline != "No verdict: the run was interrupted in sample 7: no host." {
+		t.Errorf("%+v, %v", got.Verdict, err)
+	}
+}
+
 // Of an interrupted run no condition passes.
 func TestConditionsOfInterruptedRun(t *testing.T) {
 	_, r := ofTwo(3)

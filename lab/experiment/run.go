@@ -52,6 +52,9 @@ func finish(console *Console, e Experiment, dir string, to Destination, r result
 	if len(r.Samples) == 0 {
 		return errors.Join(failed, os.Remove(dir))
 	}
+	if failed != nil && r.Parameters.Text(interrupted) == "" {
+		Interrupt(&r, "sample %d: %v", len(r.Samples)+1, failed)
+	}
 	Conclude(e, &r)
 	err := errors.Join(save(e, dir, r, console.Err), printTo(console.Out, to, e, r))
 	if lines := stats.Errors(r); len(lines) > 0 {

@@ -71,18 +71,11 @@ func (v view) Headline() string {
 			refused++
 		}
 	}
-	s := fmt.Sprintf("%s of %s", counted(len(v.runs), "run"), counted(len(experiments), "experiment"))
+	s := fmt.Sprintf("%s of %s", result.Counted(len(v.runs), "run"), result.Counted(len(experiments), "experiment"))
 	if refused > 0 {
 		s += fmt.Sprintf(", %d without a verdict", refused)
 	}
 	return s
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Line is a run in the list.

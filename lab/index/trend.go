@@ -157,7 +157,7 @@ func (d drawing) svg(width, height float64, class string) template.HTML {
 		c.Text(x(float64(i)-0.5), above+1, "tiny m", "▾")
 		c.Close()
 	}
-	words := d.title + " over " + counted(len(d.group.runs), "run") + ". "
+	words := d.title + " over " + result.Counted(len(d.group.runs), "run") + ". "
 	var ends []chart.Track
 	inside := func(v float64) float64 { return y(max(lo, min(hi, v))) }
 	for _, l := range d.lines {

@@ -34,7 +34,7 @@ func (r Result) Host(p Place) *facts.Host {
 func (r Result) Hardware(p Place) string {
 	h := r.Host(p)
 	if h == nil {
-		return fmt.Sprintf("Linux %s, %s, %d cores", p.Kernel, p.Arch, p.Cores)
+		return fmt.Sprintf("Linux %s, %s, %s", p.Kernel, p.Arch, Counted(p.Cores, "core"))
 	}
 	text := h.Machine.String()
 	for _, i := range h.Interfaces {
@@ -50,6 +50,14 @@ func (r Result) Hardware(p Place) string {
 		}
 	}
 	return text
+}
+
+// Counted is a number of things in words: "1 core".
+func Counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // Use is what one place did during a sample.

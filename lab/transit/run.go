@@ -50,7 +50,7 @@ func NewRun(r result.Result, steps []Step, console *experiment.Console) (*Run, e
 func (r *Run) Measure(ctx context.Context, began time.Time) (result.Result, error) {
 	defer r.Progress.Close()
 	left := r.pace.Left(experiment.Steps(r.steps))
-	r.Progress.Note("%d samples, about %s", len(r.steps), experiment.About(left))
+	r.Progress.Note("%s, about %s", result.Counted(len(r.steps), "sample"), experiment.About(left))
 	r.Progress.Begin("testing the generator", left)
 	err := r.selfTest(ctx)
 	if err == nil {

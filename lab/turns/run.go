@@ -83,7 +83,7 @@ func (p Plan) measure(ctx context.Context, console *experiment.Console, began ti
 	progress := experiment.NewProgress(console.Err, len(steps))
 	defer progress.Close()
 	pace := &experiment.Pace{First: rest}
-	progress.Note("%s: %d samples, about %s", p.Words, len(steps), experiment.About(pace.Left(bare(steps))))
+	progress.Note("%s: %s, about %s", p.Words, result.Counted(len(steps), "sample"), experiment.About(pace.Left(bare(steps))))
 	err = s.Describe(ctx, progress.Note, &r)
 	if err == nil && p.Prepare != nil {
 		err = p.Prepare(ctx, s, &r, progress)

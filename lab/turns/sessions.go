@@ -85,7 +85,7 @@ func (s *Sessions) Describe(ctx context.Context, note func(format string, args .
 		r.Preflight = append(r.Preflight, examined.Facts)
 		h := session.Hello
 		r.Places = append(r.Places, session.Place(s.rolesOf(i)[0], clock))
-		about := fmt.Sprintf("%s, Linux %s, %s, %d cores; clock %s", h.Name, h.Kernel, h.Arch, h.Cores, clock)
+		about := fmt.Sprintf("%s, Linux %s, %s, %s; clock %s", h.Name, h.Kernel, h.Arch, result.Counted(h.Cores, "core"), clock)
 		for _, role := range s.rolesOf(i) {
 			r.Parameters[role], r.Parameters[fmt.Sprintf("%s %s", role, session)] = result.Words(session.String()), result.Words(about)
 		}

@@ -69,6 +69,7 @@ func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--targets=wire,plane":                            `unknown target "plane"; choose from wire, limit, limit-vxlan, plain, kernel, ovs, ovs-geneve, selvage, selvage-geneve, selvage-nvgre`,
 		"--targets=plain,plain":                           "plain is named twice",
+		"--targets=plain":                                 "plain alone is compared with nothing",
 		"--targets=":                                      "name at least one",
 		"--cases=tcp,sctp":                                "sctp",
 		"--cases=tcp,tcp":                                 "tcp is named twice",

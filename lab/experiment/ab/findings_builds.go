@@ -20,7 +20,7 @@ func (e evidence) buildsVerdict() result.Verdict {
 		return v
 	}
 	if rounds := stats.Rounds(e.Result); rounds < stats.LeastPairs {
-		v.Refuse(fmt.Sprintf("%s are fewer than the %d that a difference needs", diagnose.InRounds(rounds), stats.LeastPairs), "Raise --rounds.")
+		v.Refuse(fmt.Sprintf("%s are fewer than the %d that a difference needs", result.Counted(rounds, "round"), stats.LeastPairs), "Raise --rounds.")
 		return v
 	}
 	var sentences []string

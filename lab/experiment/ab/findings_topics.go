@@ -147,7 +147,7 @@ func (e evidence) equal() []result.Finding {
 		return nil
 	}
 	return []result.Finding{{Topic: "No difference shown", Text: fmt.Sprintf("%s of %s cannot be told from %s in %s.",
-		strings.Join(names, ", "), e.Title(e.DUT), e.Title(diagnose.Plain), diagnose.InRounds(stats.Rounds(e.Result)))}}
+		strings.Join(names, ", "), e.Title(e.DUT), e.Title(diagnose.Plain), result.Counted(stats.Rounds(e.Result), "round"))}}
 }
 
 // placement advises what belongs on the overlay and what beside it.

@@ -38,7 +38,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	p := experiment.NewProgress(console.Err, c.Rounds)
 	defer p.Close()
 	pace := roundPace{planned: c.planned()}
-	p.Note("%s: %d rounds, about %s", strings.Join(c.Targets, ", "), c.Rounds, experiment.About(pace.left(c.Rounds)))
+	p.Note("%s: %s, about %s", strings.Join(c.Targets, ", "), result.Counted(c.Rounds, "round"), experiment.About(pace.left(c.Rounds)))
 	p.Begin("inspecting the machine", pace.left(c.Rounds))
 	r = console.Blank(Name, began, c.parameters())
 	if r.Environment, err = c.environment(ctx, console.Version); err != nil {

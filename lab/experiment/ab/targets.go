@@ -34,6 +34,9 @@ func (c *Command) checkTargets() error {
 			return fmt.Errorf("--targets: %s forwards in a process of its own, whose rate without loss has to be searched for; leave it out, or --cases transit, and run lab rfc2544", name)
 		}
 	}
+	if len(c.Targets) == 1 {
+		return fmt.Errorf("--targets: %s alone is compared with nothing; name another, such as plain", c.Targets[0])
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	guess := pace.Left(plan)
 	p := experiment.NewProgress(console.Err, len(plan))
 	defer p.Close()
-	p.Note("%s: %d attacks, about %s", strings.Join(c.Targets, ", "), len(plan), experiment.About(guess))
+	p.Note("%s: %s, about %s", strings.Join(c.Targets, ", "), result.Counted(len(plan), "attack"), experiment.About(guess))
 	p.Begin("building networks", guess)
 	r = c.describe(console, began)
 	testbed := &testbed{options: c, byName: map[string]*besieged{}}

@@ -18,7 +18,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	guess := egressPace().Left(experiment.Steps(steps))
 	p := experiment.NewProgress(console.Err, len(steps))
 	defer p.Close()
-	p.Note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(steps), experiment.About(guess))
+	p.Note("%s: %s, about %s", strings.Join(c.Targets, ", "), result.Counted(len(steps), "sample"), experiment.About(guess))
 	p.Begin("building networks", guess)
 	all := &exits{byName: map[string]*exit{}}
 	r = c.describe(console, began)

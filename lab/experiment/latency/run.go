@@ -19,7 +19,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	guess := latencyPace().Left(experiment.Steps(steps))
 	p := experiment.NewProgress(console.Err, len(steps))
 	defer p.Close()
-	p.Note("%s: %d samples, about %s", c, len(steps), experiment.About(guess))
+	p.Note("%s: %s, about %s", c, result.Counted(len(steps), "sample"), experiment.About(guess))
 	p.Begin("building networks", guess)
 	all := &policedTestbeds{byName: map[string]*policed{}}
 	r = c.describe(console, began)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/selvage/selvage/lab/diagnose"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/stats"
@@ -113,7 +112,7 @@ func Classify(points []Point) Ceiling {
 	c.PacketNS, c.KilobyteNS = line(single)
 	switch width := c.Elasticity.Hi - c.Elasticity.Lo; {
 	case c.Elasticity.N < stats.MinRounds:
-		c.Refused = fmt.Sprintf("%s cannot tell a ceiling from noise: at least %d are needed", diagnose.InRounds(c.Elasticity.N), stats.MinRounds)
+		c.Refused = fmt.Sprintf("%s cannot tell a ceiling from noise: at least %d are needed", result.Counted(c.Elasticity.N, "round"), stats.MinRounds)
 	case width > vague:
 		c.Refused = fmt.Sprintf("the rounds disagree (elasticity %.2f to %.2f, where 1 is per packet and 0 per byte)", c.Elasticity.Lo, c.Elasticity.Hi)
 	case c.Elasticity.Median >= packetLike:

@@ -34,7 +34,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	run := &mtuRun{Command: c, result: c.describe(console, began), pace: &experiment.Pace{First: mtuExtra}, left: experiment.Steps(all), progress: experiment.NewProgress(console.Err, len(all))}
 	guess := run.pace.Left(run.left)
 	defer run.progress.Close()
-	run.progress.Note("%s: %d samples, about %s", strings.Join(c.Targets, ", "), len(all), experiment.About(guess))
+	run.progress.Note("%s: %s, about %s", strings.Join(c.Targets, ", "), result.Counted(len(all), "sample"), experiment.About(guess))
 	run.progress.Begin("building networks", guess)
 	if run.result.Environment, run.result.Topology, err = c.environment(ctx, console.Version); err != nil {
 		return run.result, run.ended(ctx, err)

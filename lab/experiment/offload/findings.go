@@ -68,9 +68,10 @@ func (e evidence) answer() (headline, explanation string) {
 	if len(states) > 1 {
 		least += fmt.Sprintf("; most %s, %s %s", e.state(best), stats.Ratio(best.Ratio), diagnose.Bounds(best))
 	}
+	all := result.Counted(len(states), "state") + " of the offloads"
 	name, explanation := diagnose.UpperFirst(e.Title(e.DUT)), "All are means over the sizes of writes."
 	if reached == len(states) {
-		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s.", name, stats.Ratio(aim), counted(len(states)), least), explanation
+		return fmt.Sprintf("%s carries at least %s what the kernel does in every one of %s: %s.", name, stats.Ratio(aim), all, least), explanation
 	}
 	var rest []string
 	if missed > 0 {
@@ -80,14 +81,7 @@ func (e evidence) answer() (headline, explanation string) {
 		rest = append(rest, fmt.Sprintf("cannot be told from it in %d", open))
 	}
 	return fmt.Sprintf("%s carries at least %s what the kernel does in %d of %s and %s: %s.",
-		name, stats.Ratio(aim), reached, counted(len(states)), strings.Join(rest, " and "), least), explanation
-}
-
-func counted(states int) string {
-	if states == 1 {
-		return "1 state of the offloads"
-	}
-	return fmt.Sprintf("%d states of the offloads", states)
+		name, stats.Ratio(aim), reached, all, strings.Join(rest, " and "), least), explanation
 }
 
 // state names the state of a row.

@@ -93,7 +93,7 @@ func (c *Command) takeRounds(ctx context.Context, p *experiment.Progress, e ends
 	}
 	each := time.Duration(len(c.cases())*len(c.Path)) * (c.Slice + turns.WarmUp + rest)
 	left := func(rounds int) time.Duration { return time.Duration(rounds) * each }
-	p.Note("%s: %d rounds, about %s", strings.Join(names, ", "), c.Rounds, experiment.About(left(c.Rounds)))
+	p.Note("%s: %s, about %s", strings.Join(names, ", "), result.Counted(c.Rounds, "round"), experiment.About(left(c.Rounds)))
 	for i, order := range stats.Balanced(names, c.Rounds) {
 		began := time.Now()
 		p.Begin(fmt.Sprintf("round %d", i+1), left(c.Rounds-i))
@@ -175,7 +175,7 @@ func (c *Command) prepare(ctx context.Context, console *experiment.Console, e en
 		}
 		r.Preflight = append(r.Preflight, examined.Facts)
 		h := s.Hello
-		fmt.Fprintf(console.Err, "%-7s %s: %s, Linux %s, %s, %d cores; clock %s\n", roleOf(i), s, h.Name, h.Kernel, h.Arch, h.Cores, clock)
+		fmt.Fprintf(console.Err, "%-7s %s: %s, Linux %s, %s, %s; clock %s\n", roleOf(i), s, h.Name, h.Kernel, h.Arch, result.Counted(h.Cores, "core"), clock)
 		r.Places = append(r.Places, s.Place(roleOf(i), clock))
 		for _, dir := range h.Restored {
 			fmt.Fprintf(console.Err, "%s: undid and removed what a killed agent had left: %s\n", s, dir)

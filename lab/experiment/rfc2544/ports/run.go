@@ -123,7 +123,7 @@ func (c *Command) measure(ctx context.Context, console *experiment.Console, bega
 	}
 	c.describe(&r, site, t)
 	pace := &experiment.Pace{First: time.Second}
-	progress.Note("%s to %s, %d samples, about %s", &site.sides[0], &site.sides[1], len(steps), experiment.About(pace.Left(experiment.Steps(steps))))
+	progress.Note("%s to %s, %s, about %s", &site.sides[0], &site.sides[1], result.Counted(len(steps), "sample"), experiment.About(pace.Left(experiment.Steps(steps))))
 	taking := experiment.Taking[step]{
 		Pace: pace, Outcome: outcome,
 		Take: func(ctx context.Context, s step) (result.Sample, error) { return c.take(ctx, site, s, t), nil },
