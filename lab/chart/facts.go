@@ -146,7 +146,7 @@ func (v View) Machine() []Fact {
 	}
 	list = append(list, facts(e.Versions)...)
 	for _, p := range v.Places {
-		list = append(list, Fact{p.Role, v.Hardware(p)})
+		list = append(list, Fact{p.Role, result.Hardware(v.Result, p)})
 	}
 	return slices.DeleteFunc(list, func(f Fact) bool { return f.Value == "" || f.Value == "0" })
 }

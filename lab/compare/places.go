@@ -38,7 +38,7 @@ func differencesOfPlaces(old, latest result.Result) (all []Difference) {
 func hostOf(r result.Result, role string) *facts.Host {
 	for _, p := range r.Places {
 		if p.Role == role {
-			return r.Host(p)
+			return result.Host(r, p)
 		}
 	}
 	return nil

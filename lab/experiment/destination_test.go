@@ -104,7 +104,7 @@ func TestNoNumbers(t *testing.T) {
 		return append(summarise(r), result.Row{Target: "overlay", Case: "tcp", Metric: "computed", Ratio: math.Inf(1)})
 	}
 	r.Parameters["ceiling"] = result.Of(result.Number(nan))
-	r.Add(
+	result.Add(&r,
 		result.Sample{Target: "plain", Case: "tcp", Round: 4, Metrics: map[string]float64{"rate": math.Inf(1), "other": 1}},
 		result.Sample{
 			Target: "overlay", Case: "tcp", Round: 4, Duration: nan, Metrics: map[string]float64{"rate": 1e300}, Series: map[string][]float64{"a": {1, nan}, "b": {1}},

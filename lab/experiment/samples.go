@@ -49,7 +49,7 @@ func (t Taking[S]) All(ctx context.Context, plan []S, r *result.Result, p *Progr
 		}
 		sample.Target, sample.Case, sample.Round = left[i].Target, left[i].CaseName, left[i].Round
 		sample.Start = began.Sub(r.Started).Seconds()
-		r.Add(sample)
+		result.Add(r, sample)
 		if left[i].Planned > 0 {
 			t.Pace.Took(left[i], time.Since(began))
 		}

@@ -57,7 +57,7 @@ func Interrupt(r *result.Result, format string, args ...any) {
 // Conclude computes what follows from the samples: summary and verdict.
 func Conclude(e Experiment, r *result.Result) {
 	r.Summary = e.Summarise(*r)
-	lost := r.Sound()
+	lost := result.Sound(r)
 	r.Verdict = e.Verdict(*r)
 	if len(lost) > 0 {
 		r.Verdict.Findings = append(r.Verdict.Findings, result.Finding{Topic: "Left out", Text: strings.Join(lost, ", ") + ": no numbers came of it"})

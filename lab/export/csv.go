@@ -77,7 +77,7 @@ func literal(cell string) string {
 func places(r result.Result) string {
 	var all []string
 	for _, p := range r.Places {
-		all = append(all, p.Role+": "+r.Hardware(p))
+		all = append(all, p.Role+": "+result.Hardware(r, p))
 	}
 	return strings.Join(all, " | ")
 }

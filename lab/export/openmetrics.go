@@ -82,7 +82,7 @@ func (e *exposition) addRun() {
 	of := []string{"experiment", r.Experiment}
 	e.gauge("run_info", "", "The run: always 1.", 1, append(of, "version", r.Environment.Versions["selvage"], "kernel", r.Environment.Kernel, "cpu", r.Environment.CPU)...)
 	for _, p := range r.Places {
-		e.gauge("run_place_info", "", "A place of the run, with its kernel, processor and adapters: always 1.", 1, append(of, "role", p.Role, "hardware", r.Hardware(p))...)
+		e.gauge("run_place_info", "", "A place of the run, with its kernel, processor and adapters: always 1.", 1, append(of, "role", p.Role, "hardware", result.Hardware(r, p))...)
 	}
 	e.gauge("run_started_timestamp_seconds", "seconds", "When the run started, in Unix time.", float64(r.Started.UnixMilli())/1e3, of...)
 	e.gauge("run_duration_seconds", "seconds", "How long the run took.", r.Duration, of...)

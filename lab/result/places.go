@@ -21,7 +21,7 @@ type Place struct {
 }
 
 // Host is what was read of a place's host before the first sample, or nil.
-func (r Result) Host(p Place) *facts.Host {
+func Host(r Result, p Place) *facts.Host {
 	for i := range r.Preflight {
 		if r.Preflight[i].Place == p.Name {
 			return &r.Preflight[i]
@@ -31,8 +31,8 @@ func (r Result) Host(p Place) *facts.Host {
 }
 
 // Hardware is kernel, processor and adapters of a place, in a line.
-func (r Result) Hardware(p Place) string {
-	h := r.Host(p)
+func Hardware(r Result, p Place) string {
+	h := Host(r, p)
 	if h == nil {
 		return fmt.Sprintf("Linux %s, %s, %s", p.Kernel, p.Arch, Counted(p.Cores, "core"))
 	}

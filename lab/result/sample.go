@@ -15,7 +15,7 @@ const mostFigure = 1e15
 func isFigure(v float64) bool { return math.Abs(v) <= mostFigure }
 
 // Add appends samples. Figures that are none leave them, and such a sample has failed: its error names them.
-func (r *Result) Add(samples ...Sample) {
+func Add(r *Result, samples ...Sample) {
 	for _, s := range samples {
 		s.judge()
 		r.Samples = append(r.Samples, s)
@@ -45,7 +45,7 @@ func (s *Sample) judge() {
 }
 
 // Sound leaves out rows and parameters with figures that are none, and names them.
-func (r *Result) Sound() (lost []string) {
+func Sound(r *Result) (lost []string) {
 	r.Summary = slices.DeleteFunc(r.Summary, func(row Row) bool {
 		none := slices.ContainsFunc([]float64{row.Median, row.Lo, row.Hi, row.Ratio, row.RatioLo, row.RatioHi, row.Difference, row.SmallestEffect}, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 		if none {

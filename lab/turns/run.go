@@ -159,7 +159,7 @@ func takeAll(ctx context.Context, s *Sessions, steps []Step, r *result.Result, p
 		if err != nil {
 			sample.Error, sample.Duration = err.Error(), time.Since(began).Seconds()
 		}
-		r.Add(sample)
+		result.Add(r, sample)
 		if sample = r.Samples[len(r.Samples)-1]; sample.Error != "" {
 			outcome = experiment.Failure(sample)
 		}

@@ -112,7 +112,7 @@ func (c *Command) takeRound(ctx context.Context, number int, r *result.Result) (
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.Add(samples...)
+	result.Add(r, samples...)
 	return nil
 }
 

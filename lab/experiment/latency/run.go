@@ -83,7 +83,7 @@ func (c *Command) takeAll(ctx context.Context, all *policedTestbeds, steps []pol
 func (c *Command) takeApart(ctx context.Context, all *policedTestbeds, r *result.Result, p *experiment.Progress) error {
 	p.Begin("breakdown", 0)
 	samples, err := c.breakDown(ctx, all, r.Started, func(s result.Sample) { p.Note("%s", brokenOutcome(s)) })
-	r.Add(samples...)
+	result.Add(r, samples...)
 	if ctx.Err() != nil {
 		experiment.Interrupt(r, "the breakdown")
 	}

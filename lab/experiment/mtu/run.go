@@ -94,7 +94,7 @@ func (r *mtuRun) take(ctx context.Context, setting string, plan []mtuStep) error
 			return err
 		}
 		sample.Start = began.Sub(r.result.Started).Seconds()
-		r.result.Add(sample)
+		result.Add(&r.result, sample)
 		r.pace.Took(s.Step, time.Since(began))
 		r.left = r.left[1:]
 		r.progress.Ended(mtuOutcome(s, sample), r.pace.Left(r.left))

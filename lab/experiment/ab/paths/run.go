@@ -127,7 +127,7 @@ func (c *Command) take(ctx context.Context, e ends, r *result.Result, round int,
 		s = result.Sample{Target: path.Name, Case: name, Duration: time.Since(r.Started).Seconds() - start, Error: err.Error()}
 	}
 	s.Round, s.Start = round, start
-	r.Add(s)
+	result.Add(r, s)
 	return nil
 }
 

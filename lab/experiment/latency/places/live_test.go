@@ -85,7 +85,7 @@ func TestRun(t *testing.T) {
 	if len(r.Samples) != 2*2*len(instruments) {
 		t.Errorf("%d samples", len(r.Samples))
 	}
-	if len(r.Places) != len(r.Preflight) || len(r.Places) != 2 || slices.ContainsFunc(r.Places, func(p result.Place) bool { return r.Host(p) == nil }) {
+	if len(r.Places) != len(r.Preflight) || len(r.Places) != 2 || slices.ContainsFunc(r.Places, func(p result.Place) bool { return result.Host(r, p) == nil }) {
 		t.Errorf("places: %+v", r.Places)
 	}
 	for _, s := range r.Samples {

@@ -9,6 +9,7 @@ import (
 	"github.com/selvage/selvage/lab/experiment"
 	"github.com/selvage/selvage/lab/gen"
 	"github.com/selvage/selvage/lab/place"
+	"github.com/selvage/selvage/lab/result"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/lab/transit"
 	"github.com/selvage/selvage/lab/transit/tester"
@@ -54,7 +55,7 @@ func TestHosts(t *testing.T) {
 	if tx, rx := r.Parameters.Text("tx"), r.Parameters.Text("rx"); !strings.Contains(tx, "at ssh:a") || !strings.Contains(rx, "at ssh:b") {
 		t.Errorf("ports %q and %q, want their places", tx, rx)
 	}
-	if len(r.Places) != 2 || r.Host(r.Places[1]) == nil || r.Places[1].Role != "rx" || r.Places[1].Name != "ssh:b" {
+	if len(r.Places) != 2 || result.Host(r, r.Places[1]) == nil || r.Places[1].Role != "rx" || r.Places[1].Name != "ssh:b" {
 		t.Errorf("places: %+v", r.Places)
 	}
 	for _, m := range []*places.Machine{testbed.A, testbed.B} {
