@@ -39,12 +39,11 @@ const (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of this program."`
 
-	Edge    edgeCmd    `cmd:"" help:"Run an edge in the foreground until SIGTERM. SIGHUP reloads its configuration."`
-	Remove  removeCmd  `cmd:"" help:"Remove the data path of an edge that does not run, and undo its changes of the host."`
-	Check   checkCmd   `cmd:"" help:"Check configuration files without applying them."`
-	Convert convertCmd `cmd:"" help:"Convert a configuration file to the current apiVersion."`
-	Import  importCmd  `cmd:"" help:"Write a configuration out of what another system has."`
-	Schema  schemaCmd  `cmd:"" help:"Print the JSON Schema of the configuration file."`
+	Edge   edgeCmd   `cmd:"" help:"Run an edge in the foreground until SIGTERM. SIGHUP reloads its configuration."`
+	Remove removeCmd `cmd:"" help:"Remove the data path of an edge that does not run, and undo its changes of the host."`
+	Check  checkCmd  `cmd:"" help:"Check configuration files without applying them."`
+	Import importCmd `cmd:"" help:"Write a configuration out of what another system has."`
+	Schema schemaCmd `cmd:"" help:"Print the JSON Schema of the configuration file."`
 
 	Apply    applyCmd    `cmd:"" group:"Change the configuration" help:"Have a running edge take a configuration file, whole or not at all."`
 	Reload   reloadCmd   `cmd:"" group:"Change the configuration" help:"Have a running edge take its own configuration file again, whole or not at all."`

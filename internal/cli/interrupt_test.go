@@ -23,7 +23,6 @@ func TestWhoCatchesSignals(t *testing.T) {
 		catches bool
 	}{
 		{[]string{"check", file}, false},
-		{[]string{"convert", file}, false},
 		{[]string{"import", "proxmox", dir}, false},
 		{[]string{"schema"}, false},
 		{[]string{"status"}, true},

@@ -148,9 +148,6 @@ func (c *checkCmd) Run(s *streams) error {
 				}
 				lacking += n
 			}
-			if e.APIVersion != config.Version {
-				fmt.Fprintf(s.err, "%s: it is of %s; selvage convert -w %s makes it %s\n", file, e.APIVersion, file, config.Version)
-			}
 		}
 	}
 	if len(unusable) > 0 {
@@ -176,52 +173,6 @@ func plural(n int, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
-}
-
-type convertCmd struct {
-	Write bool   `short:"w" help:"Overwrite the file instead of printing the result."`
-	File  string `arg:"" help:"Configuration file."`
-}
-
-// Run prints the file in the apiVersion that this build writes, or puts it in the place of
-// the file.
-func (c *convertCmd) Run(s *streams) error {
-	text, err := config.Convert(c.File)
-	if err != nil {
-		return usageError{err}
-	}
-	if !c.Write {
-		_, err := s.out.Write(text)
-		return err
-	}
-	return replaceFile(c.File, text)
-}
-
-// replaceFile gives a file another content. Who reads it meanwhile, or after a failure,
-// finds the one or the other, whole.
-func replaceFile(path string, text []byte) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	old, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	next, err := os.CreateTemp(filepath.Dir(path), ".selvage-convert-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(next.Name())
-	_, err = next.Write(text)
-	err = errors.Join(err, next.Chmod(old.Mode().Perm()), next.Sync(), next.Close())
-	if owner, ok := old.Sys().(*syscall.Stat_t); ok && err == nil {
-		err = os.Chown(next.Name(), int(owner.Uid), int(owner.Gid))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(next.Name(), path)
 }
 
 type schemaCmd struct{}

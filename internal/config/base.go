@@ -62,7 +62,7 @@ func (b *Base) With(objects []Object) (overlay.Edge, error) {
 		return overlay.Edge{}, errs
 	}
 	edge := m.doc.edge(m.policies)
-	edge.APIVersion, edge.Warnings, edge.HTTP = b.edge.APIVersion, b.edge.Warnings, b.edge.HTTP
+	edge.Warnings, edge.HTTP = b.edge.Warnings, b.edge.HTTP
 	if edge.Firewall != nil {
 		edge.Firewall.Rules = b.edge.Firewall.Rules
 	}

@@ -44,13 +44,9 @@ func parse(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, 
 func parseBase(name string, data []byte, mode fs.FileMode, f *files) (overlay.Edge, *Base, error) {
 	d := newDecoder(name)
 	var doc document
-	version := Version
 	var policies []policySource
 	var warnings []string
 	if root := d.root(data, "examples/host-a.yaml"); root != nil {
-		if len(upgrade(root)) > 0 {
-			version = PreviousVersion
-		}
 		d.value(root, reflect.ValueOf(&doc).Elem(), rule{})
 		warnings = d.secrets(&doc, f).warn(mode)
 		policies = d.policies(&doc, f)
@@ -67,7 +63,7 @@ func parseBase(name string, data []byte, mode fs.FileMode, f *files) (overlay.Ed
 		return overlay.Edge{}, nil, d.file.errs
 	}
 	edge := doc.edge(policies)
-	edge.APIVersion, edge.Warnings, edge.HTTP = version, warnings, doc.http(f)
+	edge.Warnings, edge.HTTP = warnings, doc.http(f)
 	return edge, newBase(edge, doc, d.file, policies), nil
 }
 
@@ -84,12 +80,12 @@ func (d *decoder) root(data []byte, example string) *node {
 		d.file.report(Position{d.file.name, line, column}, "", "the file is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
-	root, ok := readPlain(data)
+	root, err := readJSON(data)
 	switch {
-	case ok:
+	case err == nil:
 		return &root
 	case len(data) > maxParserSize:
-		d.file.report(d.position(&root), "", fmt.Sprintf("the file is larger than %d MiB, and not plain here", maxParserSize>>20),
+		d.file.report(d.position(&root), "", fmt.Sprintf("the file is larger than %d MiB and not JSON: %s", maxParserSize>>20, oneLine(err.Error())),
 			largeHint)
 		return nil
 	}
@@ -102,7 +98,7 @@ func (d *decoder) root(data []byte, example string) *node {
 }
 
 // largeHint is what to do about a file that is too large for the YAML parser.
-const largeHint = "large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON"
+const largeHint = "write large files as JSON"
 
 // reportYAML reports why a text is not taken; start is its beginning.
 func (d *decoder) reportYAML(start Position, err error) {
@@ -121,7 +117,7 @@ func (d *decoder) reportYAML(start Position, err error) {
 	case errors.As(err, &deep):
 		d.file.report(place(&deep.at), "", fmt.Sprintf("lists and mappings are nested more than %d levels deep", maxNesting), hint)
 	case errors.Is(err, errTooManyTokens):
-		d.file.report(start, "", err.Error()+", and is not plain", largeHint)
+		d.file.report(start, "", err.Error()+", and is not JSON", largeHint)
 	case errors.As(err, &syntax): // its Error quotes the text, in a time that grows with the square of a line's length
 		at := start
 		if t := syntax.GetToken(); t != nil {

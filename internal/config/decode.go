@@ -159,14 +159,8 @@ func (d *decoder) structure(n *node, v reflect.Value, r rule) {
 
 // unknownField reports one, and takes the field that it was meant to be as given.
 func (d *decoder) unknownField(key *node, fields []field, lines []int32, unknown map[string]int32) map[string]int32 {
-	parent, _ := cutLast(string(d.path))
-	meant := successor(parent, key.text)
-	if meant != "" {
-		d.wrong(key, "is a field of v1alpha1", fmt.Sprintf("its name is %s since v1alpha2; selvage convert FILE rewrites a file of v1alpha1", meant))
-	} else {
-		d.wrong(key, "unknown field", suggest(key.text, names(fields), "fields here"))
-		meant = nearest(key.text, names(fields))
-	}
+	d.wrong(key, "unknown field", suggest(key.text, names(fields), "fields here"))
+	meant := nearest(key.text, names(fields))
 	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == meant }); i >= 0 && lines[i] == 0 {
 		lines[i] = -1
 	}

@@ -53,17 +53,14 @@ func Diff(was, now Source) ([]Change, error) {
 	return d.changes, nil
 }
 
-// trees are the files, in the version of the format that this build writes.
+// trees are the files.
 func (s Source) trees() ([]*node, error) {
 	var list []*node
-	for i, f := range s.Files {
+	for _, f := range s.Files {
 		d := newDecoder(f.Path)
 		root := d.root(f.Text, "examples/host-a.yaml")
 		if root == nil {
 			return nil, d.file.errs
-		}
-		if i == 0 {
-			upgrade(root)
 		}
 		list = append(list, root)
 	}

@@ -50,8 +50,8 @@ func TestFileErrors(t *testing.T) {
 		{"too large", strings.Repeat("#", maxFileSize+1), []string{
 			`1:1: the file is larger than 64 MiB; give the path of an edge's configuration`,
 		}},
-		{"large and not plain", "a:\n- \"x\"\n- *x\n" + strings.Repeat("#", maxParserSize), []string{
-			`3:5: the file is larger than 8 MiB, and not plain here; large files have nothing but mappings, lists, words and quoted strings, each in one line; or are JSON`,
+		{"large and not JSON", "{\"a\": [1,\n 2,\n x]}" + strings.Repeat(" ", maxParserSize), []string{
+			`3:2: the file is larger than 8 MiB and not JSON: invalid character 'x' looking for beginning of value; write large files as JSON`,
 		}},
 		{"syntax", "a: 1\nb: [1, 2\n", []string{
 			`2:4: not YAML: sequence end token ']' not found; check the indentation, quotes and brackets around here`,

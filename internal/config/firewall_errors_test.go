@@ -20,8 +20,6 @@ func TestFirewallErrors(t *testing.T) {
 		{"default", fw("default: deny"), []string{`13:14: spec.firewall.default: "deny" is not supported; write allow or drop or reject`}},
 		{"nonIP", fw("nonIP: reject"), []string{`13:12: spec.firewall.nonIP: "reject" is not supported; write allow or drop`}},
 		{"connections", fw("connections: 16777217"), []string{`13:18: spec.firewall.connections: 16777217 is outside 1024 to 16777216; one entry for each concurrent connection is enough`}},
-		{"half-open connections of a port", fw("halfOpenPerPort: 512"), []string{
-			`13:5: spec.firewall.halfOpenPerPort: is a field of v1alpha1; its name is spec.limits.port.halfOpen since v1alpha2; selvage convert FILE rewrites a file of v1alpha1`}},
 		{"timeout too short", fw("timeouts: {udp: 19s}"), []string{
 			`13:21: spec.firewall.timeouts.udp: 19s is outside 20s to 1000000s; packets are accounted up to 10s late, so a shorter timeout would forget live connections`}},
 		{"timeout of closed", fw("timeouts: {closed: 9s}"), []string{

@@ -24,13 +24,12 @@ func TestLoadExample(t *testing.T) {
 	}
 	remote := netip.MustParseAddr("192.0.2.2")
 	want := overlay.Edge{
-		APIVersion: Version,
-		Name:       "host-a",
-		Underlay:   overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
-		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
-		FlowCache:  overlay.FlowCache{Enabled: true, Size: 262144},
-		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
-		Tables:     usualTables,
+		Name:      "host-a",
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
+		Transit:   overlay.Transit{Mode: overlay.TransitAuto},
+		FlowCache: overlay.FlowCache{Enabled: true, Size: 262144},
+		FDB:       overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
+		Tables:    usualTables,
 		Segments: []overlay.Segment{{
 			Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true,
 			Remotes: []netip.Addr{remote},
@@ -56,13 +55,12 @@ func TestLoadGateway(t *testing.T) {
 	geneve := tunnel(overlay.Geneve, 6081)
 	geneve.DSCP, geneve.Options = overlay.Inherit, []byte{1, 4, 1, 1, 0xde, 0xad, 0xbe, 0xef}
 	want := overlay.Edge{
-		APIVersion: Version,
-		Name:       "host-d",
-		Underlay:   overlay.Underlay{Interfaces: []string{"eth0"}, TEP: addr("192.0.2.4"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
-		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
-		FlowCache:  overlay.FlowCache{Enabled: true, Size: 262144},
-		FDB:        overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
-		Tables:     usualTables,
+		Name:      "host-d",
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: addr("192.0.2.4"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
+		Transit:   overlay.Transit{Mode: overlay.TransitAuto},
+		FlowCache: overlay.FlowCache{Enabled: true, Size: 262144},
+		FDB:       overlay.FDB{Size: 65536, Ageing: 300 * time.Second, Duplicates: usualDuplicates},
+		Tables:    usualTables,
 		Segments: []overlay.Segment{
 			{
 				Name: "web", VNI: 100, Tunnel: geneve, Suppress: true, ClampMSS: true, Remotes: remotes,
@@ -125,14 +123,13 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := overlay.Edge{
-		APIVersion: Version,
-		Name:       "a",
-		Underlay:   overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
-		Transit:    overlay.Transit{Mode: overlay.TransitAuto},
-		FlowCache:  overlay.FlowCache{Enabled: false, Size: 262144},
-		FDB:        overlay.FDB{Size: 65536, Duplicates: usualDuplicates},
-		Tables:     usualTables,
-		Segments:   []overlay.Segment{{Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true}},
+		Name:      "a",
+		Underlay:  overlay.Underlay{Interfaces: []string{"eth0"}, TEP: netip.MustParseAddr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow},
+		Transit:   overlay.Transit{Mode: overlay.TransitAuto},
+		FlowCache: overlay.FlowCache{Enabled: false, Size: 262144},
+		FDB:       overlay.FDB{Size: 65536, Duplicates: usualDuplicates},
+		Tables:    usualTables,
+		Segments:  []overlay.Segment{{Name: "blue", VNI: 100, Tunnel: tunnel(overlay.VXLAN, 4789), Suppress: true, ClampMSS: true}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty(), noLimits); diff != "" {
 		t.Error(diff)

@@ -65,6 +65,19 @@ func (n *node) string() (string, bool) {
 	return n.text, n.kind == kindString || n.kind == kindText
 }
 
+// value is that of a field of a mapping, or nil.
+func (n *node) value(name string) *node {
+	if n.kind != kindMapping {
+		return nil
+	}
+	for i := 0; i+1 < len(n.items); i += 2 {
+		if n.items[i].text == name {
+			return &n.items[i+1]
+		}
+	}
+	return nil
+}
+
 // fromYAML turns what the parser returns into nodes.
 func fromYAML(n ast.Node) node {
 	out := node{line: 1, column: 1}

@@ -126,6 +126,8 @@ func isName(text string) bool {
 	return len(text) <= 63 && text != "" && isLetter(text[0]) && isWords(text)
 }
 
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 func isWords(text string) bool {

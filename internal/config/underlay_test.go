@@ -20,8 +20,7 @@ func TestLoadTEPs(t *testing.T) {
 	addr := netip.MustParseAddr
 	b := addr("192.0.2.2")
 	want := overlay.Edge{
-		APIVersion: Version,
-		Name:       "host-e",
+		Name: "host-e",
 		Underlay: overlay.Underlay{
 			Interfaces: []string{"eth0", "eth1"}, TEP: addr("192.0.2.1"), ProbeMTU: true, Teaming: overlay.PathPolicyFlow,
 			TEPs: []overlay.TEP{

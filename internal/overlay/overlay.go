@@ -47,8 +47,6 @@ func (m MAC) Multicast() bool { return m[0]&1 == 1 }
 // Edge is one overlay edge on one host.
 type Edge struct {
 	Name string
-	// APIVersion is that of the file, which may be older than what this build writes.
-	APIVersion string
 	// Warnings are what to look after in the file although it is good.
 	Warnings []string
 

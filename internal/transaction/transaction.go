@@ -236,7 +236,7 @@ func (t *Transactions) transact(next Candidate, confirm time.Duration) error {
 	if err := t.bring(next, t.take); err != nil {
 		return err
 	}
-	t.noteVersion(next.Edge)
+	t.logWarnings(next.Edge)
 	if next.Path == t.o.Path {
 		t.o.Report(StartConfiguration, nil)
 	}
@@ -270,14 +270,10 @@ func (t *Transactions) bring(next Candidate, take func(Candidate) error) error {
 	return failed
 }
 
-// noteVersion tells the warnings about a file, and that it is of an older version of the format, which a later build
-// may no longer read.
-func (t *Transactions) noteVersion(c overlay.Edge) {
+// logWarnings logs the warnings about a file.
+func (t *Transactions) logWarnings(c overlay.Edge) {
 	for _, warning := range c.Warnings {
 		t.o.Log.Warn("the configuration is good, but: " + warning)
-	}
-	if c.APIVersion == config.PreviousVersion {
-		t.o.Log.Warn("the configuration is of an older apiVersion; selvage convert -w rewrites it", "file", t.o.Path, "apiVersion", c.APIVersion)
 	}
 }
 

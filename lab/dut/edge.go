@@ -66,8 +66,7 @@ type Edge struct {
 func EdgeName(h *topo.Host) string { return "lab-" + h.Lab().ID + "-" + strings.ToLower(h.Name) }
 
 // StartEdge runs an edge of that name with a configuration on the host and waits until its API answers. An empty
-// binary is EdgeProgram. The configuration is of the lab's version; a program that reads another gets that.
-// env is added to its environment. The lab removes its files and pins, however it ends.
+// binary is EdgeProgram. env is added to its environment. The lab removes its files and pins, however it ends.
 func StartEdge(ctx context.Context, h *topo.Host, binary, name, config string, env ...string) (*Edge, error) {
 	return StartEdgeIn(ctx, h, EdgeDirs{}, binary, name, config, env...)
 }
@@ -75,13 +74,10 @@ func StartEdge(ctx context.Context, h *topo.Host, binary, name, config string, e
 // StartEdgeIn is StartEdge with other directories.
 func StartEdgeIn(ctx context.Context, h *topo.Host, dirs EdgeDirs, binary, name, config string, env ...string) (*Edge, error) {
 	var err error
-	if binary == "" { // of this build, which reads what it writes
-		binary, err = EdgeProgram()
-	} else {
-		config, err = translate(ctx, binary, config)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("edge %s: %w", name, err)
+	if binary == "" {
+		if binary, err = EdgeProgram(); err != nil {
+			return nil, fmt.Errorf("edge %s: %w", name, err)
+		}
 	}
 	runtime := cmp.Or(dirs.Runtime, edgeSockets)
 	e := &Edge{
