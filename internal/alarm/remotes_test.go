@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/problem"
 )
@@ -54,15 +53,13 @@ func (d *told) Stop() error {
 	return nil
 }
 
-// A remote whose VNI is another is a problem that names it and the VNI; what probes of offloads send is none.
+// A remote whose VNI is another is a problem that names it and the VNI.
 func TestUnknownVNIs(t *testing.T) {
 	u, now := NewUnknownVNIs(options(t)), time.Now()
 	from := func(origin netip.Addr, vni uint32) datapath.PacketEvent {
 		return datapath.PacketEvent{Reason: unknownVNI, Origin: origin, VNI: vni, Bytes: make([]byte, 64)}
 	}
-	probe := from(stranger, 77)
-	copy(probe.Bytes, offload.ProbeMAC[:])
-	d := &told{unknown: 5, packets: []datapath.PacketEvent{from(stranger, 7), from(knownRemote, 101), from(knownRemote, 101), probe}}
+	d := &told{unknown: 5, packets: []datapath.PacketEvent{from(stranger, 7), from(knownRemote, 101), from(knownRemote, 101)}}
 	look := func() []problem.Problem {
 		now = now.Add(10 * time.Second)
 		u.Look(d, d, now)

@@ -1,7 +1,6 @@
 package alarm
 
 import (
-	"bytes"
 	"cmp"
 	"net/netip"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/datapath"
-	"github.com/selvage/selvage/internal/offload"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/plan"
 	"github.com/selvage/selvage/internal/problem"
@@ -116,7 +114,7 @@ func (u *UnknownVNIs) read(now time.Time) {
 	_, err := u.session.Events(mostMonitored, func(e datapath.PacketEvent) {
 		at := strangeVNI{e.Origin, e.VNI}
 		seen, known := u.seen[at]
-		if e.Reason != unknownVNI || !e.Origin.IsValid() || isOffloadProbe(e) || !known && len(u.seen) >= mostUnknownVNIs {
+		if e.Reason != unknownVNI || !e.Origin.IsValid() || !known && len(u.seen) >= mostUnknownVNIs {
 			return
 		}
 		seen.packets, seen.last = seen.packets+1, now.Add(-time.Duration(e.AgeNS))
@@ -130,11 +128,6 @@ func (u *UnknownVNIs) read(now time.Time) {
 
 // mostMonitored bounds the packets of a look.
 const mostMonitored = 8192
-
-// isOffloadProbe reports whether another edge measures offloads: it sends random VNIs on purpose.
-func isOffloadProbe(e datapath.PacketEvent) bool {
-	return len(e.Bytes) > e.Inner && bytes.HasPrefix(e.Bytes[e.Inner:], offload.ProbeMAC[:])
-}
 
 // Problems are the VNIs of the last minute, those of remotes of this edge first.
 func (u *UnknownVNIs) Problems(config overlay.Edge) (list []problem.Problem) {

@@ -181,8 +181,6 @@ type PathInfo struct {
 	PacketShare *float64 `json:"packet_share,omitempty"`
 	TxPackets   uint64   `json:"tx_packets"`
 	TxBytes     uint64   `json:"tx_bytes"`
-	// Offload is nil where the offloads of interfaces are not probed.
-	Offload *OffloadInfo `json:"offload,omitempty"`
 }
 
 // ShareInfo is the part of the flows to a remote that one path takes, 0 to 1.

@@ -11,7 +11,7 @@ func SocketPath(runtimeDir, name string) string { return filepath.Join(runtimeDi
 // the next process and for who removes it.
 func RuntimeFiles(runtimeDir, name string) []string {
 	files := []string{SocketPath(runtimeDir, name)}
-	for _, note := range []string{"egress", "offload", "events", "held", "live"} {
+	for _, note := range []string{"egress", "events", "held", "live"} {
 		files = append(files, filepath.Join(runtimeDir, name+"."+note))
 	}
 	return files

@@ -23,7 +23,6 @@ type Options struct {
 	Live          LiveObjects // nil without
 	Drainer       Drainer
 	Prover        Prover
-	Offloads      OffloadProber
 	BGP           func() *BGP // nil without
 	Log           *slog.Logger
 	Events        *event.Log
@@ -41,12 +40,6 @@ type Drainer interface {
 // Prover sends probes through the overlay.
 type Prover interface {
 	Prove(ctx context.Context, q api.ProveQuery) (api.ProveInfo, error)
-}
-
-// OffloadProber has offloads probed.
-type OffloadProber interface {
-	// Ask has the paths to a remote be probed, by its name or an address, or all for "".
-	Ask(remote string) error
 }
 
 // documents answers what is asked.
@@ -72,7 +65,6 @@ func routesOf(o Options) *routes {
 	get(mux, "/v1/ports", d.ports)
 	get(mux, "/v1/interfaces", d.interfaces)
 	get(mux, "/v1/teps", d.teps)
-	mux.HandleFunc("/v1/teps/probe", d.probeHandler)
 	list(mux, "/v1/fdb", d.fdb)
 	list(mux, "/v1/neighbours", d.neighbours)
 	ask(mux, "/v1/routes", d.routes)

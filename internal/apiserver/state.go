@@ -47,7 +47,6 @@ type State struct {
 	Rules       Rules
 	DataPath    DataPath
 	Paths       Paths
-	Offloads    Offloads
 	Alarms      Alarms
 	NAT         NAT
 	Gateways    Gateways
@@ -179,12 +178,6 @@ type PathReadings struct {
 type Outcome struct {
 	Name  string
 	Times uint64
-}
-
-// Offloads are what probes found.
-type Offloads interface {
-	// Info is nil where nothing is probed.
-	Info(pair overlay.Pair, config overlay.Edge) *api.OffloadInfo
 }
 
 // Alarms are what watches over the data path.

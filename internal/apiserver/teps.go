@@ -112,7 +112,6 @@ func pathInfos(e *State, remote netip.Addr, r pathReadings) []api.PathInfo {
 			TxPackets: c.Packets, TxBytes: c.Bytes,
 		}
 		info.PathMTU, info.PathMTUState, info.ReportedMTU = p.MTU, r.MTUStates[all], r.Reported[all]
-		info.Offload = e.Offloads.Info(all, e.Config)
 		if share, ok := e.Alarms.PacketShares[p.Pair]; ok {
 			info.PacketShare = &share
 		}

@@ -169,7 +169,6 @@ func (*movedFlag) Decode(ctx *kong.DecodeContext) error { return errors.New(ctx.
 
 type tepsCmd struct {
 	watchedQuery
-	Probe movedFlag `hidden:"" help:"selvage offload probe [REMOTE] does that now"`
 }
 
 // Run lists remote tunnel endpoints.

@@ -73,7 +73,6 @@ type commands struct {
 	Egress     egressCmd     `cmd:"" group:"Ask a running edge" help:"Show egress policies and gateways, or drain this edge as a gateway."`
 	NAT        natCmd        `cmd:"" name:"nat" group:"Ask a running edge" help:"List NAT sessions, the busiest first."`
 	BGP        bgpCmd        `cmd:"" name:"bgp" group:"Ask a running edge" help:"Show BGP sessions, routes and MAC moves."`
-	Offload    offloadCmd    `cmd:"" group:"Ask a running edge" help:"Probe the offloads of network adapters."`
 	Monitor    monitorCmd    `cmd:"" group:"Ask a running edge" help:"Show dropped packets live, with reason, port, rule and headers; forwarded ones too, if asked."`
 	Capture    captureCmd    `cmd:"" group:"Ask a running edge" help:"Write packets to a capture file (pcapng), as they came, after decapsulation and as they leave."`
 	Top        topCmd        `cmd:"" group:"Ask a running edge" help:"Show ports, remotes, flows by rate, drops, BGP and failovers live in a terminal."`
@@ -91,7 +90,7 @@ type commands struct {
 	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
 }
 
-// streams is where commands write, and who answers their questions.
+// streams is where commands write, and what they read.
 type streams struct {
 	out, err    io.Writer
 	in          io.Reader

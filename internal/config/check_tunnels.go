@@ -44,21 +44,12 @@ func (c tunnelChecker) check() {
 				fmt.Sprintf("give %s a port of its own, as in %d", n.Encapsulation, kind.DefaultUDPPort()))
 		case !known:
 			ports[port], first[port] = n.Encapsulation, path
-			c.probePort(path, port)
 			if len(ports) > maxUDPPorts {
 				c.file.problem(path+".udpPort", fmt.Sprintf("UDP port %d is beyond the %d ports that an edge can listen on", port, maxUDPPorts),
 					"let segments share ports; the vni tells them apart")
 			}
 		}
 	})
-}
-
-// probePort checks that tunnels leave offload probes their port.
-func (c tunnelChecker) probePort(path string, port uint16) {
-	if p := c.doc.Spec.Underlay.Offload; p != nil && p.Port == port {
-		c.file.problem("spec.underlay.offloadProbe.port", fmt.Sprintf("UDP port %d already carries tunnels (%s)", port, path),
-			"give the probes another one, the same on all edges")
-	}
 }
 
 // fields checks what an encapsulation does not have.

@@ -295,9 +295,7 @@ func digits(n *node) (string, bool) {
 	return n.text, n.kind == kindString && !n.quoted && n.text != "" && strings.Trim(n.text, "0123456789") == ""
 }
 
-// join appends a field to a path, quoting what would make it ambiguous.
-func join(path, name string) string { return string(appendName([]byte(path), name)) }
-
+// appendName appends a field to a path, quoting what would make it ambiguous.
 func appendName(path []byte, name string) []byte {
 	if len(path) > 0 {
 		path = append(path, '.')

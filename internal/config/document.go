@@ -44,12 +44,6 @@ type underlay struct {
 	Teaming    string          `json:"teaming,omitempty" jsonschema:"default=flow,enum=flow,enum=source,enum=failover" jsonschema_description:"which of the live paths to a remote a packet takes: flow (hash of the inner addresses and ports) and source (of the port and source MAC address it came from) use all, failover the first"`
 	ProbeMTU   bool            `json:"probeMTU,omitempty" jsonschema:"default=true" jsonschema_description:"find the path MTU to each remote with ICMP echo requests"`
 	Liveness   *liveness       `json:"bfd,omitempty" jsonschema_description:"ask remotes whether they are alive (BFD, RFC 5880); not done when left out"`
-	Offload    *offloadProbe   `json:"offloadProbe,omitempty" jsonschema_description:"find out with the remotes which checksum and segmentation offloads are right and fast, and answer them when they do; not done when left out"`
-}
-
-type offloadProbe struct {
-	Port  uint16 `json:"port,omitempty" jsonschema:"default=49788,minimum=1,maximum=65535" jsonschema_description:"UDP port between tunnel endpoints, the same on all edges" hint:"49788 is usual; all edges have the same"`
-	Apply bool   `json:"apply,omitempty" jsonschema:"default=false" jsonschema_description:"set the offloads that were found to be best, until this edge ends; otherwise they are only advised"`
 }
 
 type tep struct {

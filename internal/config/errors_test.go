@@ -239,9 +239,6 @@ func TestValueErrors(t *testing.T) {
 		{"UDP port too large", under + "  segments:\n  - {name: blue, vni: 1, udpPort: 65536}\n", []string{
 			`7:35: spec.segments[0].udpPort: 65536 is outside 1 to 65535; 4789 is VXLAN's own, 8472 what Linux used before it; 6081 is Geneve's`,
 		}},
-		{"port of probes that has tunnels", header + "spec:\n  underlay: {interfaces: [eth0], tep: 192.0.2.1, offloadProbe: {port: 4789}}\n  segments:\n  - {name: blue, vni: 1}\n  - {name: red, vni: 2}\n", []string{
-			`5:71: spec.underlay.offloadProbe.port: UDP port 4789 already carries tunnels (spec.segments[0]); give the probes another one, the same on all edges`,
-		}},
 		{"flow cache too small", under + "  flowCache: {size: 10}\n", []string{
 			`6:21: spec.flowCache.size: 10 is outside 1024 to 4194304; two entries for each concurrent connection are enough`,
 		}},

@@ -57,9 +57,6 @@ func (u underlay) model() overlay.Underlay {
 	if l := u.Liveness; l != nil {
 		m.Liveness = &overlay.Liveness{Interval: time.Duration(l.Interval), Multiplier: uint8(l.Multiplier), Hops: uint8(l.Hops)}
 	}
-	if p := u.Offload; p != nil {
-		m.OffloadProbe = &overlay.OffloadProbe{Port: p.Port, Apply: p.Apply}
-	}
 	return m
 }
 

@@ -219,7 +219,7 @@ func eachField(schema map[string]any, path string, visit func(string, map[string
 	}
 	properties, _ := schema["properties"].(map[string]any)
 	for name, field := range properties {
-		at := join(path, name)
+		at := string(appendName([]byte(path), name))
 		visit(at, field.(map[string]any))
 		eachField(field.(map[string]any), at, visit)
 	}
@@ -283,11 +283,11 @@ func validateObject(schema, v map[string]any, path string, shown map[string]bool
 	properties, _ := schema["properties"].(map[string]any)
 	for name, value := range v {
 		if field, ok := properties[name].(map[string]any); ok {
-			problems = append(problems, validate(field, value, join(path, name), shown)...)
+			problems = append(problems, validate(field, value, string(appendName([]byte(path), name)), shown)...)
 		} else if schema["additionalProperties"] == false {
-			problems = append(problems, join(path, name)+": unknown")
+			problems = append(problems, string(appendName([]byte(path), name))+": unknown")
 		} else if field, ok := schema["additionalProperties"].(map[string]any); ok {
-			problems = append(problems, validate(field, value, join(path, name), shown)...)
+			problems = append(problems, validate(field, value, string(appendName([]byte(path), name)), shown)...)
 		}
 	}
 	least, _ := schema["minProperties"].(float64)
@@ -297,7 +297,7 @@ func validateObject(schema, v map[string]any, path string, shown map[string]bool
 	required, _ := schema["required"].([]any)
 	for _, name := range required {
 		if _, ok := v[name.(string)]; !ok {
-			problems = append(problems, join(path, name.(string))+": missing")
+			problems = append(problems, string(appendName([]byte(path), name.(string)))+": missing")
 		}
 	}
 	return problems

@@ -26,8 +26,7 @@ func TestLoadTEPs(t *testing.T) {
 			TEPs: []overlay.TEP{
 				{Name: "a", Addr: addr("192.0.2.1"), Interface: "eth0"}, {Name: "b", Addr: addr("198.51.100.1"), Interface: "eth1"},
 			},
-			Liveness:     &overlay.Liveness{Interval: 50 * time.Millisecond, Multiplier: 3},
-			OffloadProbe: &overlay.OffloadProbe{Port: 49788},
+			Liveness: &overlay.Liveness{Interval: 50 * time.Millisecond, Multiplier: 3},
 		},
 		Transit:   overlay.Transit{Mode: overlay.TransitAuto},
 		FlowCache: overlay.FlowCache{Enabled: true, Size: 262144},

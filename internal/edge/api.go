@@ -28,7 +28,7 @@ func read[T any](s *state, what string, f func() (T, error)) (document T, err er
 func handler(e *edge) http.Handler {
 	s, c := served{e}, e.transactions.Changes()
 	return apiserver.New(apiserver.Options{
-		Edge: s, Configuration: c, Transactions: c, Live: c, Drainer: e.failover, Prover: proof.NewProver(provenEdge{e}), Offloads: e.offloads,
+		Edge: s, Configuration: c, Transactions: c, Live: c, Drainer: e.failover, Prover: proof.NewProver(provenEdge{e}),
 		BGP: s.bgp, Log: logging.For(e.log, "api"), Events: e.events, Levels: e.opts.LogLevels,
 		Metrics: e.scrapes, Health: &e.health, Audit: apiserver.AuditTo(logging.For(e.log, "api")),
 	})
@@ -77,7 +77,7 @@ func stateOf(e *edge) *apiserver.State {
 			Links: dp.Links, Hosts: dp.Hosts, Drops: dp.Drops, Counters: dp.Counters, Flows: dp.Flows, Limits: dp.Limits,
 			Firewall: dp.Firewall, NAT: dp.NAT, Egress: dp.Egress, Tracer: dp.Tracer, Monitors: dp.Monitors,
 		},
-		Paths: servedPaths{e}, Offloads: e.offloads,
+		Paths: servedPaths{e},
 		Alarms: apiserver.Alarms{
 			NextHops: e.alarms.nextHops, FlowCache: e.alarms.flowCache, Limits: e.alarms.limits,
 			Firewall: e.alarms.firewall.Last(), PacketShares: e.alarms.balance.Shares(),

@@ -28,7 +28,6 @@ import (
 	"github.com/selvage/selvage/internal/loop"
 	"github.com/selvage/selvage/internal/metrics"
 	"github.com/selvage/selvage/internal/namespace"
-	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/peering"
@@ -70,8 +69,7 @@ type edge struct {
 	problems  []problem.Problem // of the last reconciliation
 	faults    *fault.Faults
 
-	ns       namespace.Namespace
-	offloads *schedule.Probes
+	ns namespace.Namespace
 
 	role        *gateway.Role
 	replication *gateway.Replication
@@ -292,7 +290,6 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 	}
 	again = again || hostState.GRODevice == (host.GRODevice{})
 	holds.ChecksumDevices = append(holds.ChecksumDevices, unwanted(holds, hostState)...)
-	holds.Offloads = append(holds.Offloads, e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)...)
 	e.faults.Report(changeHost, e.host.Ensure(holds))
 	return again
 }
@@ -300,7 +297,6 @@ func (e *edge) ensure(hostState host.State) (again bool) {
 // release undoes what of the host the tables no longer need, now that they are in force.
 func (e *edge) release(hostState host.State) {
 	if holds := plan.HostConfig(e.state.config, hostState); len(unwanted(holds, hostState)) > 0 {
-		holds.Offloads = append(holds.Offloads, e.offloads.Wanted(e.state.config.Underlay.OffloadProbe)...)
 		e.faults.Report(changeHost, e.host.Ensure(holds))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/selvage/selvage/internal/duplicate"
 	"github.com/selvage/selvage/internal/failover"
 	"github.com/selvage/selvage/internal/gateway"
-	"github.com/selvage/selvage/internal/offload/schedule"
 	"github.com/selvage/selvage/internal/pathmtu/discovery"
 	"github.com/selvage/selvage/internal/problem"
 	"github.com/selvage/selvage/internal/transaction"
@@ -36,7 +35,7 @@ func (e *edge) watchedProblems() []problem.Problem {
 		frozen = e.hostEvents.Problems(now)
 	}
 	return slices.Concat(
-		e.offloads.Problems(e.state.config), remoteProblems(e), frozen, e.loops.Problems(now), e.duplicates.Problems(), e.transactions.Problems(), e.listeners.Problems(now),
+		remoteProblems(e), frozen, e.loops.Problems(now), e.duplicates.Problems(), e.transactions.Problems(), e.listeners.Problems(now),
 	)
 }
 
@@ -58,7 +57,7 @@ var minorFaults = []string{
 }
 
 func faultSeverity(what string) problem.Severity {
-	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || duplicate.IsMinor(what) || schedule.IsMinor(what) {
+	if slices.Contains(minorFaults, what) || alarm.IsMinor(what) || discovery.IsMinor(what) || failover.IsMinor(what) || duplicate.IsMinor(what) {
 		return problem.SeverityWarning
 	}
 	return problem.SeverityError

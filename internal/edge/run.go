@@ -220,7 +220,6 @@ func Run(ctx context.Context, opts RunOptions) (err error) {
 	endEvents, end := e.keepEvents(), e.follow(ctx)
 	broken := e.loop(ctx, hangup, srv.Failed())
 	end()
-	probedEdge{e}.endTrial()
 	remove := broken == nil && (opts.removesAtExit() || e.pins.endWithProcess(opts))
 	e.stopping(remove)
 	return errors.Join(broken, srv.Stop(), e.stop(remove), endEvents(remove))
@@ -234,7 +233,6 @@ func (o RunOptions) removesAtExit() bool {
 // remember takes what a former process left, and says why its file was passed over.
 func (e *edge) remember(passedOver error) {
 	e.faults.Report(readEvents, e.events.Join(e.eventsFile()))
-	e.offloads.Load(filepath.Join(e.opts.RuntimeDir, e.state.config.Name+".offload"))
 	e.faults.Report(transaction.StartConfiguration, passedOver)
 }
 
@@ -322,7 +320,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 	e.mtus = discovery.New(discovery.Options{Open: e.opts.OpenProbes, Log: logging.For(e.log, "paths"), Report: e.faults.Report})
 	e.loops = loop.New(loop.Options{Ports: loopPorts{e}, TEP: cfg.Underlay.TEP, Log: logging.For(e.log, "loops"), Report: e.faults.Report})
 	e.hostEvents = hostevent.New(hostevent.Options{Listener: e.bgp, Loops: e.loops, Paths: e.mtus, Log: logging.For(e.log, "hosts"), Report: e.faults.Report})
-	e.alarms, e.offloads = newAlarms(e), newOffloads(e)
+	e.alarms = newAlarms(e)
 	e.scrapes = apiserver.NewScrapes(served{e}, served{e}.bgp, e.instruments, e.readNow)
 	return e
 }
@@ -331,7 +329,7 @@ func newEdge(opts RunOptions, first transaction.Candidate, h Host, ns namespace.
 func (e *edge) follow(ctx context.Context) (end func()) {
 	var ends []func()
 	for _, watch := range []func(context.Context){
-		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.duplicates.Run, e.offloads.Run, e.scrapes.Run,
+		func(ctx context.Context) { e.alarms.firewall.Watch(ctx, e.opts.Sweep) }, func(ctx context.Context) { e.alarms.nat.Watch(ctx, e.opts.NATSweep) }, e.failover.Watch, e.replication.Follow, e.replication.Refresh, e.failover.ResolveNextHops, e.duplicates.Run, e.scrapes.Run,
 	} {
 		ends = append(ends, background.Start(ctx, watch))
 	}

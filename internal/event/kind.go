@@ -59,7 +59,6 @@ const (
 	ConfigConfirmed  Kind = "config-confirmed"
 	ConfigRolledBack Kind = "config-rolled-back"
 	ObjectsChanged   Kind = "objects-changed"
-	OffloadProbe     Kind = "offload-probe"
 	LogLevel         Kind = "log-level"
 	RequestRefused   Kind = "request-refused"
 )
@@ -124,7 +123,6 @@ func Kinds() []About {
 		{ConfigConfirmed, "", "A configuration that would have gone back stays.", false},
 		{ConfigRolledBack, "", "A configuration went back to an earlier one.", false},
 		{ObjectsChanged, "", "Somebody added, changed or removed ports, segments, remotes, static entries or address groups without a file.", false},
-		{OffloadProbe, "remote", "The offloads of a path were probed, or somebody asked for that.", false},
 		{LogLevel, "log", "Somebody changed a level of the log.", false},
 		{RequestRefused, "path", "A request to the API was refused, as who asked may not.", true},
 	}

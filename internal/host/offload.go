@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/selvage/selvage/internal/ethtool"
 )
 
 // Offload is the state that one feature of an interface shall have, by ethtool's name.
@@ -94,54 +92,3 @@ func (r *record) dropOffload(o heldOffload) error {
 	r.Offloads = slices.DeleteFunc(r.Offloads, func(other heldOffload) bool { return other == o })
 	return r.write()
 }
-
-// Feature is an offload of an interface.
-type Feature struct {
-	On    bool
-	Fixed bool // it cannot be changed
-}
-
-// Driver is what decides how good an interface's offloads are, besides the kernel.
-type Driver struct {
-	Name     string `json:"driver"`
-	Version  string `json:"driver_version"`
-	Firmware string `json:"firmware"`
-}
-
-// Adapters asks for the offloads of interfaces, of the network namespace in which it was
-// opened. Its methods are for one goroutine.
-type Adapters struct{ tool *ethtool.Tool }
-
-// OpenAdapters opens them in the network namespace of the calling thread.
-func OpenAdapters() (*Adapters, error) {
-	tool, err := ethtool.Open()
-	if err != nil {
-		return nil, fmt.Errorf("open ethtool: %w", err)
-	}
-	return &Adapters{tool}, nil
-}
-
-// Features are the offloads of an interface by ethtool's names.
-func (a *Adapters) Features(name string) (map[string]Feature, error) {
-	states, err := a.tool.FeaturesWithState(name)
-	if err != nil {
-		return nil, fmt.Errorf("read the offloads of %s: %w", name, err)
-	}
-	features := make(map[string]Feature, len(states))
-	for feature, s := range states {
-		features[feature] = Feature{On: s.Active, Fixed: !s.Available || s.NeverChanged}
-	}
-	return features, nil
-}
-
-// Driver is that of an interface.
-func (a *Adapters) Driver(name string) (Driver, error) {
-	info, err := a.tool.DriverInfo(name)
-	if err != nil {
-		return Driver{}, fmt.Errorf("ask %s for its driver: %w", name, err)
-	}
-	return Driver{Name: info.Driver, Version: info.Version, Firmware: info.FwVersion}, nil
-}
-
-// Close ends the asking.
-func (a *Adapters) Close() { a.tool.Close() }

@@ -17,7 +17,7 @@ const subsystemKey = "subsystem"
 const General = "edge"
 
 // Subsystems are the parts of an edge whose levels can be set.
-var Subsystems = []string{General, "alarms", "api", "bgp", "config", "failover", "firewall", "gateway", "host", "hosts", "loops", "nat", "offload", "paths"}
+var Subsystems = []string{General, "alarms", "api", "bgp", "config", "failover", "firewall", "gateway", "host", "hosts", "loops", "nat", "paths"}
 
 // For is a logger of a subsystem.
 func For(log *slog.Logger, subsystem string) *slog.Logger { return log.With(subsystemKey, subsystem) }

@@ -26,7 +26,7 @@ func applied() api.ApplyInfo {
 			{Kind: "changed", Path: "spec.segments[blue].vni", Was: "100", Now: "101"},
 			{Kind: "changed", Path: "spec.ports[p0].segment", Was: "", Now: "blue"},
 			{Kind: "added", Path: "spec.ports[p1]"},
-			{Kind: "added", Path: "spec.underlay.offloadProbe.port", Now: "49788"},
+			{Kind: "added", Path: "spec.underlay.bfd.multiplier", Now: "3"},
 			{Kind: "removed", Path: "spec.fdb.size", Was: "1000"},
 			{Kind: "moved", Path: "spec.firewall.sections[guests].rules[ping]"},
 		},

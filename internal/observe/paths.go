@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,10 +23,6 @@ func TEPs(w Writer, teps []api.TEPInfo) error {
 	if err == nil && slices.ContainsFunc(teps, hasPathsToTell) {
 		fmt.Fprintln(w)
 		err = paths(w, teps)
-	}
-	if err == nil && slices.ContainsFunc(teps, hasOffloads) {
-		fmt.Fprintln(w)
-		err = offloads(w, teps)
 	}
 	return err
 }
@@ -51,7 +48,7 @@ func paths(w Writer, teps []api.TEPInfo) error {
 	var rows []row
 	for _, t := range teps {
 		for _, p := range t.Paths {
-			rows = append(rows, row{nameOf(t), p})
+			rows = append(rows, row{cmp.Or(t.Name, t.Address.String()), p})
 		}
 	}
 	// Where a route has several next hops, they and their interfaces tell its paths from each other.

@@ -85,14 +85,6 @@ type Underlay struct {
 	ProbeMTU bool
 	// Liveness is nil where remotes are not asked whether they are alive.
 	Liveness *Liveness
-	// OffloadProbe is nil where the offloads of interfaces are not probed.
-	OffloadProbe *OffloadProbe
-}
-
-// OffloadProbe says how edges probe each other's offloads.
-type OffloadProbe struct {
-	Port  uint16 // UDP, at every TEP of all edges
-	Apply bool   // set what was found to be best, rather than only advise it
 }
 
 // FlowCache sizes the cache of decisions.

@@ -30,8 +30,8 @@ func PathsOf(e overlay.Edge, v host.State, pair overlay.Pair) (paths []overlay.P
 	return nil
 }
 
-// PathOf is the first of PathsOf.
-func PathOf(e overlay.Edge, v host.State, pair overlay.Pair) (host.Path, bool) {
+// pathOf is the first of PathsOf.
+func pathOf(e overlay.Edge, v host.State, pair overlay.Pair) (host.Path, bool) {
 	paths := PathsOf(e, v, pair)
 	if len(paths) == 0 {
 		return host.Path{}, false
@@ -42,7 +42,7 @@ func PathOf(e overlay.Edge, v host.State, pair overlay.Pair) (host.Path, bool) {
 // Path is the preferred one of the ways to remote.
 func Path(e overlay.Edge, v host.State, remote netip.Addr) (host.Path, bool) {
 	for _, pair := range pairsTo(e, remote) {
-		if path, ok := PathOf(e, v, pair); ok {
+		if path, ok := pathOf(e, v, pair); ok {
 			return path, true
 		}
 	}

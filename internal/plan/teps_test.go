@@ -119,7 +119,7 @@ func TestPathsOfSeveralTEPs(t *testing.T) {
 		t.Errorf("next hops %v, want those of all ways", hops)
 	}
 	v.Routes[aa] = path(meshed(), aa, "eth1")
-	if _, ok := PathOf(e, v, aa); ok {
+	if _, ok := pathOf(e, v, aa); ok {
 		t.Error("a way by another TEP's interface is one")
 	}
 	if path, ok := Path(e, v, remoteA); !ok || path.Addr != remoteD {
@@ -130,7 +130,7 @@ func TestPathsOfSeveralTEPs(t *testing.T) {
 	}
 	unknown := overlay.Pair{Local: remoteC, Remote: remoteA}
 	v.Routes[unknown] = v.Routes[bd]
-	if _, ok := PathOf(e, v, unknown); ok {
+	if _, ok := pathOf(e, v, unknown); ok {
 		t.Error("a way from an address that is no TEP is one")
 	}
 }

@@ -25,7 +25,6 @@ func TestImportGraph(t *testing.T) {
 		"internal/rib":               {bgp, bpf, netlink, daemon, dataPath, module + "internal/host"},
 		"internal/bgp":               {bpf, daemon, dataPath, module + "internal/plan"},
 		"internal/apiserver":         {bgp, daemon},
-		"internal/offload/schedule":  {bgp, bpf, daemon, dataPath},
 		"internal/alarm":             {bgp, daemon},
 		"internal/prove/proof":       {bgp, daemon},
 		"internal/writer":            {bgp, daemon},
