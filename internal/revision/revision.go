@@ -145,11 +145,6 @@ func (s *Store) Confirm(id int) error {
 	return s.writeMeta(r)
 }
 
-// Remove forgets a revision.
-func (s *Store) Remove(id int) error {
-	return errors.Join(os.Remove(s.path(id, metaSuffix)), os.Remove(s.path(id, sourceSuffix)))
-}
-
 // LastGood is the newest confirmed revision of the file at path, of whichever edge it is of,
 // with its source. There is none when it is fs.ErrNotExist.
 func LastGood(stateDir, path string) (Revision, error) {

@@ -56,14 +56,6 @@ type Fix struct {
 	Undo      Command `json:"undo"` // with the value that was read before
 }
 
-// Commands are those that make the changes, as a finding lists them.
-func Commands(fixes []Fix) (lines []string) {
-	for _, f := range fixes {
-		lines = append(lines, f.Do.String())
-	}
-	return lines
-}
-
 // plain is a word that no POSIX shell takes for anything else.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
 
