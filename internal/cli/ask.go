@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
@@ -157,15 +155,6 @@ type interfacesCmd struct{ query }
 func (c *interfacesCmd) Run(ctx context.Context, s *streams) error {
 	return show(ctx, c.query, s.out, (*api.Client).Interfaces, observe.Interfaces)
 }
-
-// movedFlag is a flag that is no more. Its help says what to type.
-type movedFlag struct{}
-
-// IsBool lets the flag stand without a value.
-func (movedFlag) IsBool() bool { return true }
-
-// Decode refuses the flag.
-func (*movedFlag) Decode(ctx *kong.DecodeContext) error { return errors.New(ctx.Value.Help) }
 
 type tepsCmd struct {
 	watchedQuery

@@ -64,7 +64,6 @@ type bgpRoutesCmd struct {
 	IP        prefixFlag  `name:"ip" placeholder:"ADDRESS" help:"Show only hosts in this prefix and prefixes that overlap it; an address or a prefix."`
 	Neighbour string      `placeholder:"NAME" help:"Show only routes from this neighbour, by name or address. 'self' shows what this edge advertises."`
 	Unused    bool        `help:"Show only routes that are not used."`
-	Long      bool        `short:"l" hidden:"" help:"The former name of -o wide."`
 }
 
 // routeTypes are those of --type.
@@ -83,9 +82,6 @@ func (c *bgpRoutesCmd) Run(ctx context.Context, s *streams) error {
 	}
 	question := func(client *api.Client, ctx context.Context) ([]api.BGPRouteInfo, error) {
 		return client.BGP().Routes(ctx, q)
-	}
-	if c.Long && c.Output == "table" {
-		c.Output = "wide"
 	}
 	return show(ctx, c.query, s.out, question, observe.BGPRoutes)
 }

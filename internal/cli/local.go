@@ -27,14 +27,13 @@ type runtimeDir struct {
 
 type edgeCmd struct {
 	runtimeDir
-	Config       string    `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
-	Name         string    `placeholder:"NAME" help:"Refuse to run when the configuration is that of an edge with another name."`
-	APIGroup     string    `env:"SELVAGE_API_GROUP" placeholder:"GROUP" help:"Group whose members may ask the edge, and change nothing."`
-	StateDir     string    `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration, and a drain."`
-	PinRoot      string    `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
-	RemoveAtExit bool      `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
-	RemoveIf     string    `name:"remove-at-exit-if" env:"SELVAGE_REMOVE_AT_EXIT_IF" placeholder:"FILE" help:"The same, if this file is there when the process ends."`
-	KeepDataPath movedFlag `hidden:"" help:"stopping an edge keeps its data path; --remove-at-exit removes it"`
+	Config       string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+	Name         string `placeholder:"NAME" help:"Refuse to run when the configuration is that of an edge with another name."`
+	APIGroup     string `env:"SELVAGE_API_GROUP" placeholder:"GROUP" help:"Group whose members may ask the edge, and change nothing."`
+	StateDir     string `default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of what outlasts a reboot: the revisions of the configuration, and a drain."`
+	PinRoot      string `env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where the edge pins its data path."`
+	RemoveAtExit bool   `env:"SELVAGE_REMOVE_AT_EXIT" help:"Remove the data path when the process ends. Without it, it goes on forwarding: the next start takes it over, selvage remove removes it."`
+	RemoveIf     string `name:"remove-at-exit-if" env:"SELVAGE_REMOVE_AT_EXIT_IF" placeholder:"FILE" help:"The same, if this file is there when the process ends."`
 
 	Timing    bool   `hidden:"" env:"SELVAGE_TIMING" help:"Write down when packets pass, for selvage lab latency --breakdown."`
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" env:"SELVAGE_LOG_LEVEL" help:"Log lines of this level and above: ${enum}. selvage log level changes it while the edge runs."`
