@@ -77,7 +77,7 @@ func refused(err error) error {
 
 // steering is what agent and remove have in common.
 type steering struct {
-	Mark  uint32         `default:"0x1000" help:"Bit by which packets of pods are marked; nothing else on the node may use it."`
+	Mark  uint32         `default:"0x1000" help:"Bit by which packets of pods are marked: of this bit and 0xf00 they have the bit alone. No other program of the node may use that."`
 	Table int            `default:"7789" help:"Routing table of what is marked; the next one is of what is held."`
 	Rule  int            `default:"90" help:"Priority of the rule for it; the one before is of what is held."`
 	Link  []netip.Prefix `placeholder:"NETWORK" help:"Network of the pair of interfaces between the node and its edge, one of each family; 192.0.0.252/30 and fd53:656c:7661:ffff::/126 when left out."`

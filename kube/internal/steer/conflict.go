@@ -39,7 +39,7 @@ func (s Steerer) otherRules() (list []string, err error) {
 				list = append(list, fmt.Sprintf("rule %d of the node is another program's (table %d): set agent.rulePriority", r.Priority, r.Table))
 			case s.isOwnTable(r.Table):
 				list = append(list, fmt.Sprintf("rule %d of the node leads to table %d: set agent.routingTable", r.Priority, r.Table))
-			case r.Mark&s.Mark != 0:
+			case r.Mark&s.mask() == s.Mark:
 				list = append(list, fmt.Sprintf("rule %d of the node is for packets with mark %#x: %s", r.Priority, r.Mark, s.otherMark()))
 			}
 		}
@@ -132,7 +132,7 @@ func (s Steerer) otherMark() string {
 func (s Steerer) otherMarks() (list []string, err error) {
 	rules, err := markRules()
 	for _, r := range rules {
-		if r.bits&s.Mark != 0 && r.table != ownTable {
+		if r.bits&s.mask() == s.Mark && r.table != ownTable {
 			list = append(list, fmt.Sprintf("chain %s of table %s (%s) uses mark %#x: %s", r.chain, r.table, r.by, r.bits, s.otherMark()))
 		}
 	}

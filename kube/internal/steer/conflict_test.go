@@ -1,6 +1,7 @@
 package steer_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestConflicts(t *testing.T) {
 		{"ip -6 rule add pref 89 lookup 100", "rule 89 of the node"},
 		{"ip rule add pref 500 from 10.9.0.0/16 lookup 7790", "leads to table 7790: set agent.routingTable"},
 		{"ip route add 10.9.0.0/16 dev lo table 7789", "table 7789 of the node has another program's routes: set agent.routingTable"},
-		{"ip rule add pref 110 not fwmark 0x1bd00 lookup 7120", "mark 0x1bd00: it has the bit 0x1000 by which pods are steered: set agent.mark"}, // NetBird
+		{"ip rule add pref 500 fwmark 0x11000/0x11000 lookup 100", "mark 0x11000: it has the bit 0x1000 by which pods are steered: set agent.mark"},
 		{"iptables-nft -t nat -A PREROUTING -p tcp --dport 80 -j MARK --set-xmark 0x1000/0x1000", "chain PREROUTING of table nat (nftables) uses mark 0x1000"},
 		{"iptables-nft -t nat -A POSTROUTING -m mark --mark 0x1000/0x1000 -j MASQUERADE", "chain POSTROUTING of table nat"},
 		{"ip6tables-nft -t mangle -A FORWARD -j MARK --set-xmark 0x3000/0x3000", "chain FORWARD of table mangle"},
@@ -46,7 +47,7 @@ func TestConflicts(t *testing.T) {
 		{"ip6tables-legacy -t mangle -A PREROUTING -m mark --mark 0x1000/0x1000 -j ACCEPT", "table mangle (iptables-legacy)"},
 		{"nft 'add table inet x; add chain inet x y { type filter hook prerouting priority 0; }; add rule inet x y meta mark set meta mark or 0x1000'", "chain y of table x"},
 		{"nft 'add table inet x; add chain inet x y; add rule inet x y meta mark & 0x1000 == 0x1000 accept'", "chain y of table x"},
-		{"nft 'add table inet x; add chain inet x y; add rule inet x y meta mark set 0x1337'", "chain y of table x"},
+		{"nft 'add table inet x; add chain inet x y; add rule inet x y meta mark set 0x1037'", "chain y of table x"},
 		{"ip link add selvage0 type bridge", "interface selvage0 of the node is a bridge"},
 		{"ip addr add 192.0.0.1/24 dev lo", "interface lo of the node has 192.0.0.1/24, where selvage0 would have"},
 		{"ip route add blackhole 192.0.0.252/31", "the node has a route to 192.0.0.252/31"},
@@ -54,6 +55,7 @@ func TestConflicts(t *testing.T) {
 		{"iptables-nft -t nat -A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN; iptables-nft -t nat -A POSTROUTING -j MARK --xor-mark 0x4000", ""},
 		{"iptables-legacy -t nat -A PREROUTING -j MARK --set-xmark 0x2000/0x2000; iptables-nft -t mangle -A FORWARD -j MARK --set-xmark 0/0xffff0000", ""},
 		{"ip rule add pref 5210 fwmark 0x80000/0xff0000 lookup main; ip rule add pref 5270 lookup 52; ip route add blackhole 100.64.0.0/10 table 52", ""},
+		{"ip rule add pref 110 not fwmark 0x1bd00 lookup 7120; nft 'add table inet x; add chain inet x y; add rule inet x y meta mark set 0x1e00'", ""}, // NetBird; Cilium's WireGuard
 		{"ip route add blackhole 128.0.0.0/1; ip route add blackhole 169.254.0.0/16", ""},
 	} {
 		t.Run(c.command, func(t *testing.T) {
@@ -89,6 +91,22 @@ func TestConflicts(t *testing.T) {
 				t.Errorf("of itself it says %q", list)
 			}
 		})
+	}
+}
+
+// The rule is for packets with the bit alone: packets that Cilium's WireGuard and NetBird send have more, and go their way.
+func TestMarksWithTheBit(t *testing.T) {
+	t.Parallel()
+	h, s, run := bare(t)
+	if err := h.Do(func() error { return errors.Join(s.Setup(), s.Apply(t.Context(), all, nil)) }); err != nil {
+		t.Fatal(err)
+	}
+	run("ip", "link", "set", "lo", "up")
+	run("ip", "route", "add", "default", "dev", "lo")
+	for mark, way := range map[string]string{"0x1000": "dev selvage0", "0xabcd1000": "dev selvage0", "0x1e00": "dev lo", "0x1bd00": "dev lo", "0xf00": "dev lo"} {
+		if got := run("ip", "route", "get", "203.0.113.9", "mark", mark); !strings.Contains(got, way) {
+			t.Errorf("mark %s: %s; want %s", mark, got, way)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func (s Steerer) Script(steering []plan.Steer, gone map[string]bool) string {
 	}
 	for _, p := range steering {
 		for _, is4 := range []bool{true, false} {
-			w.policy(p, is4, s.Mark, p.NodeWhenGone && (p.Held || gone[p.Gateway]))
+			w.policy(p, is4, s.Config, p.NodeWhenGone && (p.Held || gone[p.Gateway]))
 		}
 	}
 	return remove + "table " + table + ` {
@@ -67,7 +67,7 @@ type script struct {
 func (w *script) line(format string, args ...any) { fmt.Fprintf(&w.rules, format+"\n", args...) }
 
 // policy writes the sets and rules of a policy for a family: the first that matches decides, as at the edge.
-func (w *script) policy(p plan.Steer, is4 bool, mark uint32, byNode bool) {
+func (w *script) policy(p plan.Steer, is4 bool, c Config, byNode bool) {
 	of := func(a netip.Addr) bool { return a.Is4() != is4 }
 	pods := slices.DeleteFunc(slices.Clone(p.Pods), of)
 	if len(pods) == 0 {
@@ -93,7 +93,7 @@ func (w *script) policy(p plan.Steer, is4 bool, mark uint32, byNode bool) {
 		w.line(from+"drop comment %q", plan.ShortKey(p.Policy))
 		return
 	}
-	w.line(from+"meta mark set meta mark | %#x return comment %q", mark, plan.ShortKey(p.Policy))
+	w.line(from+"meta mark set meta mark & %#x | %#x return comment %q", ^c.mask(), c.Mark, plan.ShortKey(p.Policy))
 }
 
 func other(is4 bool) func(netip.Prefix) bool {

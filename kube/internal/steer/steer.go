@@ -30,7 +30,7 @@ import (
 type Config struct {
 	Link    plan.LinkPair
 	MTU     int            // of the pair: that of the underlay less the tunnel's headers
-	Mark    uint32         // one bit that nobody else uses
+	Mark    uint32         // one bit that no other program uses alone: see mask
 	Table   int            // of routes
 	Rule    int            // priority of the rule
 	Cluster []netip.Prefix // destinations that are never steered
@@ -41,6 +41,10 @@ type Config struct {
 func Default(link plan.LinkPair, mtu int, cluster []netip.Prefix) Config {
 	return Config{Link: link, MTU: mtu, Mark: 0x1000, Table: 7789, Rule: 90, Cluster: cluster}
 }
+
+// mask is what of a mark tells packets that are steered: the bit, and none of the four by which Cilium says what a packet is. Those of its
+// WireGuard device have the default bit and three of these (MARK_MAGIC_WG_ENCRYPTED, 0x1e00).
+func (c Config) mask() uint32 { return c.Mark | 0xf00 }
 
 // protocol of rules and routes says that they are ours, whatever their numbers are.
 const protocol = 115
@@ -100,7 +104,7 @@ var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 func isOurs(r netlink.Rule) bool { return r.Protocol == protocol }
 
 func (s Steerer) isCurrent(r netlink.Rule) bool {
-	return r.Priority == s.Config.Rule && r.Table == s.Table && r.Mark == s.Mark || r.Priority == s.Config.Rule-1 && r.Table == s.holdTable()
+	return r.Priority == s.Config.Rule && r.Table == s.Table && r.Mark == s.Mark && r.Mask != nil && *r.Mask == s.mask() || r.Priority == s.Config.Rule-1 && r.Table == s.holdTable()
 }
 
 // pair is the node's end; both are up then.
@@ -184,8 +188,8 @@ func everywhere(family int) *ipNet {
 }
 
 func (s Steerer) rule(family int) *netlink.Rule {
-	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.Mark, r.Mask, r.Protocol = family, s.Config.Rule, s.Table, s.Mark, &s.Mark, protocol
+	r, mask := netlink.NewRule(), s.mask()
+	r.Family, r.Priority, r.Table, r.Mark, r.Mask, r.Protocol = family, s.Config.Rule, s.Table, s.Mark, &mask, protocol
 	return r
 }
 
