@@ -45,7 +45,7 @@ const loadListener = "127.0.0.1:9469"
 // writeHTTP writes what the edge's spec needs for the scrapes.
 func (l *Load) writeHTTP(b *strings.Builder) {
 	if l != nil {
-		fmt.Fprintf(b, "  http:\n    listeners:\n      - {name: metrics, address: %q, serve: [metrics], authentication: false}\n", loadListener)
+		fmt.Fprintf(b, "  http: {metrics: %q}\n", loadListener)
 	}
 }
 
