@@ -124,14 +124,16 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, errors.Join(unread, err)
 	}
 	planned := a.attachments.join(&in)
-	if err := a.Node.lingering(ctx, &in); err != nil { // else pods that still run would leave by the node
-		return reconcile.Result{}, errors.Join(unread, err)
-	}
+	lingering := a.Node.lingering(ctx, &in)
 	unread = errors.Join(unread, a.selects(in)) // the node's tables do not wait for files of the plugin
 	unread = errors.Join(unread, a.passwords(ctx, &in))
 	p, err := plan.Make(in)
 	if err != nil {
 		return reconcile.Result{}, errors.Join(unread, err)
+	}
+	if lingering != nil { // the node stays as it is: pods that still run would leave by it
+		a.readiness.set(lingering)
+		return again, errors.Join(unread, lingering, a.write(ctx, p, Found{Failed: lingering.Error()}))
 	}
 	found := a.Node.Make(ctx, p)
 	a.readiness.set(unserved(p, found))

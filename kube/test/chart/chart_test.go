@@ -33,7 +33,7 @@ func TestInstall(t *testing.T) {
 		t.Error(err)
 	}
 	agents, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].args}`)
-	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--tunnel-ip=IPv6","--health=127.0.0.1:9479","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
+	if want := `["--file=/run/selvage-kube/edge.yaml","--key-file=/run/selvage-kube-key/key","--cni-plugins=/host/cni/bin","--cni-configurations=/host/cni/net.d","--sysctls=/host/proc/sys","--tunnel-ip=IPv6","--health=127.0.0.1:9479","--replication-port=14600","--mark=0x1000","--table=7789","--rule=90","--cluster-cidr=10.0.0.0/8","--cluster-cidr=fd00::/48","--mtu=8950"]`; err != nil || agents != want {
 		t.Errorf("agents have %s %v", agents, err)
 	}
 	probe, err := server.Run(t.Context(), "kubectl", "-n", namespace, "get", "daemonset", release+"-agent", "-o", `jsonpath={.spec.template.spec.containers[1].readinessProbe.httpGet}`)
