@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Patience is how long That waits: far more than a loaded machine takes.
-const Patience = 10 * time.Second
+// Patience is how long That waits: far more than a loaded machine takes. An edge's start is a second of a core for the verifier,
+// and half a minute where twenty others want the core too.
+const Patience = 30 * time.Second
 
 // mostPause is the longest time between two looks.
 const mostPause = 20 * time.Millisecond
