@@ -47,24 +47,32 @@ func IdentityOf(r *http.Request) Identity {
 	return id
 }
 
-// restricted are documents that show packets of others, or the inside of the process: to read them takes the right to change.
-var restricted = map[string]bool{"/v1/monitor": true, "/v1/debug/goroutines": true, "/v1/debug/memory": true}
-
 // routes are the paths of the API.
 type routes struct {
 	mux   *http.ServeMux
 	audit func(context.Context, Audit) // nil: without an audit log
 }
 
-// HandleFunc serves a path.
+// HandleFunc serves a path for those who may change the edge: what changes it, shows packets of others, or the inside of the process.
 func (s *routes) HandleFunc(path string, h http.HandlerFunc) {
-	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		switch read := r.Method == http.MethodGet || r.Method == http.MethodHead; {
-		case !read:
-			s.change(w, r, h)
-		case !restricted[path] || allows(w, IdentityOf(r)):
+	s.handle(path, h, func(w http.ResponseWriter, r *http.Request) {
+		if allows(w, IdentityOf(r)) {
 			h(w, r)
 		}
+	})
+}
+
+// read serves a path that all may read. Other methods take the right to change.
+func (s *routes) read(path string, h http.HandlerFunc) { s.handle(path, h, h) }
+
+// handle serves questions by ask, and what is none by change.
+func (s *routes) handle(path string, change, ask http.HandlerFunc) {
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			ask(w, r)
+			return
+		}
+		s.change(w, r, change)
 	})
 }
 

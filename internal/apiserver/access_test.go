@@ -45,6 +45,11 @@ func TestAccess(t *testing.T) {
 		{"group", socket(1000), "POST", "/v1/monitor", 403, true}, // packets are other people's
 		{"group", socket(1000), "GET", "/v1/monitor", 403, false},
 		{"group", socket(1000), "GET", "/v1/debug/memory", 403, false},
+		{"group", socket(1000), "GET", "/v1/debug/goroutines", 403, false},
+		{"group", socket(1000), "GET", "/v1/what-if", 403, false},
+		{"group", socket(1000), "GET", "/v1/prove", 403, false},
+		{"group", socket(1000), "GET", "/v1/egress/drain", 403, false},
+		{"group", socket(1000), "GET", "/v1/config/apply", 403, false},
 		{"client", client, "POST", "/v1/monitor", 400, true},
 		{"client", client, "POST", "/v1/config/apply", 400, true},
 	} {

@@ -59,8 +59,8 @@ func routesOf(o Options) *routes {
 	mux.HandleFunc("/v1/config/rollback", c.rollbackHandler)
 	if o.Live != nil {
 		l := liveObjects{o.Live}
-		mux.HandleFunc("/v1/live", l.collection)
-		mux.HandleFunc("/v1/live/{kind}/{key...}", l.object)
+		mux.read("/v1/live", l.collection)
+		mux.read("/v1/live/{kind}/{key...}", l.object)
 	}
 	get(mux, "/v1/ports", d.ports)
 	get(mux, "/v1/interfaces", d.interfaces)
@@ -98,21 +98,21 @@ func routesOf(o Options) *routes {
 	mux.HandleFunc("/v1/debug/goroutines", goroutinesHandler)
 	mux.HandleFunc("/v1/debug/memory", memoryHandler)
 	ev := &events{log: o.Events}
-	mux.HandleFunc("/v1/events", ev.handler)
+	mux.read("/v1/events", ev.handler)
 	serveProbes(mux, o)
 	return mux
 }
 
 // serveProbes serves what monitoring asks, and answers who asks for what there is not.
 func serveProbes(mux *routes, o Options) {
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+	mux.read("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if isRead(w, r) {
 			o.Metrics.ServeHTTP(w, r)
 		}
 	})
-	mux.HandleFunc("/healthz", healthHandler(o.Health))
-	mux.HandleFunc("/readyz", readyHandler(o.Health))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	mux.read("/healthz", healthHandler(o.Health))
+	mux.read("/readyz", readyHandler(o.Health))
+	mux.read("/", func(w http.ResponseWriter, r *http.Request) {
 		api.Answer(w, http.StatusNotFound, api.Refusal{Error: fmt.Sprintf("no document %s", r.URL.Path)})
 	})
 }
@@ -125,7 +125,7 @@ func get[T any](mux *routes, path string, read func() (T, error)) {
 
 // ask is get of a document that depends on the query.
 func ask[T any](mux *routes, path string, read func(url.Values) (T, error)) {
-	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+	mux.read(path, func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(w, r) {
 			return
 		}
@@ -142,7 +142,7 @@ func list[T any](mux *routes, path string, read func(url.Values) (api.Entries[T]
 
 // listFor is list of what takes a while, and ends with the request.
 func listFor[T any](mux *routes, path string, read func(context.Context, url.Values) (api.Entries[T], error)) {
-	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+	mux.read(path, func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(w, r) {
 			return
 		}
