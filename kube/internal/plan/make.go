@@ -181,7 +181,7 @@ func (m *maker) collect() (err error) {
 	m.refuse()
 	apart(m.concerns)
 	m.fit()
-	m.concerns = slices.DeleteFunc(m.concerns, func(c *concern) bool { return !c.concernsNode() })
+	m.concerns = slices.DeleteFunc(m.concerns, func(c *concern) bool { return c.Pods == 0 && len(c.addrs) == 0 && !c.Member })
 	for _, c := range m.concerns {
 		c.Problem = m.problem(c)
 	}

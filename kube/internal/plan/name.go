@@ -22,6 +22,9 @@ func edgeName(kind string, words ...string) string {
 	return name[:nameMost-len(end)] + end
 }
 
+// ShortKey is what of a policy's key a comment of nftables has room for.
+func ShortKey(key string) string { return key[:min(len(key), 127)] }
+
 // Kinds of names that the edge has for policies.
 const (
 	ofPolicy        = "p"
