@@ -57,28 +57,6 @@ func (c compiled) agree(t testing.TB, queries []policy.Query) (byRules int) {
 	return byRules
 }
 
-// The table, in the data path.
-func TestClassifyTables(t *testing.T) {
-	j := newEvaluating(t)
-	for _, table := range policytest.Tables() {
-		t.Run(table.Name, func(t *testing.T) {
-			c := j.compile(t, table.Firewall(), policytest.Places)
-			given := make([]bpfRuleQuery, len(table.Cases))
-			for i, k := range table.Cases {
-				given[i] = inNumbers(k.Query(), c.numbers)
-			}
-			got, _ := j.ask(t, given, 1)
-			for i, k := range table.Cases {
-				want := policy.Evaluate(c.fw, c.places, k.Query())
-				if says := policytest.Says(c.policy.Rules(), want); says != k.Want {
-					t.Errorf("%s: %s: evaluated %s, want %s", k.Name, k.Words, says, k.Want)
-				}
-				sameMatch(t, k.Name+": "+k.Words, got[i], want, c.numbers)
-			}
-		})
-	}
-}
-
 // Random policies and openings.
 func TestClassifyIsEvaluate(t *testing.T) {
 	j, byRules := newEvaluating(t), 0
@@ -112,35 +90,6 @@ func TestClassifyLarge(t *testing.T) {
 			t.Errorf("%s: rules decide about %d of %d: too few to say anything", shape.Name, n, queries)
 		}
 	}
-}
-
-// A port that the policy does not know has none, and so has one without an image.
-func TestClassifyWithoutPolicy(t *testing.T) {
-	j := newEvaluating(t)
-	query := bpfRuleQuery{Vport: 3, Proto: 6, Ported: true}
-	refused := func(name string, o bpfRuleQuery) {
-		t.Helper()
-		if got, _ := j.ask(t, []bpfRuleQuery{o}, 1); got[0].Reason == 0 {
-			t.Errorf("%s: judged %+v", name, got[0].Match)
-		}
-	}
-	refused("nothing is loaded", query)
-	c := j.compile(t, policytest.Tables()[0].Firewall(), policytest.Places)
-	if got, _ := j.ask(t, []bpfRuleQuery{query}, 1); got[0].Reason != 0 {
-		t.Errorf("the first place: reason %d", got[0].Reason)
-	}
-	for name, vport := range map[string]uint16{"no end": 0, "an end between places": 4, "the end behind the last": 10, "the highest end": 65535} {
-		query.Vport = vport
-		refused(name, query)
-	}
-	compiled, err := c.policy.Compiled(c.numbers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiled[1]++ // another format
-	j.load(t, compiled)
-	query.Vport = 3
-	refused("another format", query)
 }
 
 // Whatever is in the image, a look-up ends, and reads nothing that is not there: the

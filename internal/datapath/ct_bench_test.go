@@ -158,7 +158,7 @@ func TestFullTable(t *testing.T) {
 			w.dialogue(t, "alice", 1000+i, 53)
 		}
 	})
-	if answered := entries(t, w.dp.Firewall.maps.CtEstablished); answered < 48 || answered > 64 {
+	if answered := entriesOf[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtEstablished); answered < 48 || answered > 64 {
 		t.Errorf("%d answered connections in a table of 64", answered)
 	}
 	if n := len(w.connectionsAt(t, "p1")); n != 4 {

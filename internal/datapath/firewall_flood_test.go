@@ -84,36 +84,6 @@ func TestFloodIsPoliced(t *testing.T) {
 	}
 }
 
-// The connection of a copy has each packet once: what the flow of the flooded frames has not
-// reported is that of another port's firewall, or of none.
-func TestFloodIsCountedOnce(t *testing.T) {
-	w := policedTrunk(t, openFirewall(true))
-	w.forgetConnections(t)
-	group := pkttest.Frame(alice, "01:00:5e:00:00:01", "udp 10.0.1.10:5 > 224.0.0.1:7 40")
-	unicast := pkttest.Frame(alice, carol, "udp 10.0.1.10:5 > 10.0.1.12:9 40")
-	w.offer(t, "p0", group)
-	for range 3 {
-		w.offer(t, "p0", unicast)
-	}
-	must(t, w.dp.Changes.invalidate(w.dp.numbers.names.segIDs["blue"]))
-	w.offer(t, "p0", group)   // decided again
-	w.offer(t, "p0", unicast) // decided again, with what its flow has not reported
-	for range 3 {
-		w.offer(t, "p0", group) // from the cache
-	}
-	must(t, w.dp.Changes.invalidate(w.dp.numbers.names.segIDs["blue"]))
-	w.offer(t, "p0", group) // decided again, with what its flow has not reported
-	_, packets := w.connections(t)
-	for key, n := range packets {
-		if key.outside.Port() == 5 && key.inside.Port() == 7 && n[0] != 6 {
-			t.Errorf("%s: %d of 6 packets", key.place, n[0])
-		}
-	}
-	if len(packets) < 4 {
-		t.Errorf("only the connections %v", packets)
-	}
-}
-
 func (w *world) wantCopy(t *testing.T, dev string, wanted bool, frame []byte, got []tapped) {
 	t.Helper()
 	switch {
@@ -203,38 +173,6 @@ func TestTraceOpensNothing(t *testing.T) {
 	for _, port := range []string{"p0", "p1"} {
 		if state := onlyState(t, w, port); state != "established" {
 			t.Errorf("%s after traces of a FIN and a reset: %q", port, state)
-		}
-	}
-}
-
-// A connection that is opened towards a MAC that nobody has learned floods its SYN. When
-// the answer has told where it is, nothing of it is flooded any more.
-func TestOpenedTowardsUnknownMAC(t *testing.T) {
-	for _, cached := range []bool{true, false} {
-		w := firewallWorld(t, openFirewall(true), func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
-		there := func(words string) []byte { return pkttest.Frame(alice, frank, "tcp 10.0.1.10:5 > 10.0.1.15:80 "+words) }
-		back := func(words string) []byte { return pkttest.Frame(frank, alice, "tcp 10.0.1.15:80 > 10.0.1.10:5 "+words) }
-		for i, step := range []struct {
-			from    string
-			frame   []byte
-			flooded uint64
-		}{
-			{"p0", there("syn seq 1"), 1},
-			{"p0", there("syn seq 1"), 1}, // again
-			{"p1", back("syn+ack seq 1 acks 2"), 0},
-			{"p0", there("ack seq 2 acks 2"), 0},
-			{"p0", there("ack seq 2 acks 2 10"), 0},
-			{"p1", back("ack seq 2 acks 12 10"), 0},
-			{"p0", there("ack seq 12 acks 12 10"), 0},
-			{"p0", there("fin+ack seq 22 acks 12"), 0},
-		} {
-			drops, events := w.counted(t, func() { w.offer(t, step.from, step.frame) })
-			if sum(drops) > 0 || events["flooded"] != step.flooded {
-				t.Errorf("cache %t, step %d: drops %v, events %v, want %d flooded", cached, i+1, drops, events, step.flooded)
-			}
-		}
-		if state := onlyState(t, w, "p1"); state != "half-closed" {
-			t.Errorf("cache %t: %q at the port that was found", cached, state)
 		}
 	}
 }

@@ -34,7 +34,6 @@ func TestFirewallIsTheReference(t *testing.T) {
 			h := newHolding(t, *to, base)
 			r := newRandom(t)
 			packets := 0
-			defer func() { t.Logf("%d packets", packets) }()
 			repeat(25, func(n int) {
 				first := r.firewall()
 				list := append([]act{{what: "the policy", rules: &first}}, r.acts(40)...)
@@ -48,6 +47,10 @@ func TestFirewallIsTheReference(t *testing.T) {
 					t.Fatalf("sequence %d: %s", n, h.shrink(t, list))
 				}
 			})
+			t.Logf("%d packets, %d senders told", packets, h.notices)
+			if h.notices < 20 {
+				t.Error("too few to say anything")
+			}
 		})
 	}
 }
@@ -55,6 +58,7 @@ func TestFirewallIsTheReference(t *testing.T) {
 // holding holds two data paths, with the flow cache and without, against the reference.
 type holding struct {
 	on, off *world
+	notices int // of rejected packets
 }
 
 func newHolding(t *testing.T, to way, base overlay.Firewall) *holding {
@@ -82,7 +86,12 @@ func (h *holding) run(t *testing.T, list []act) string {
 			h.off.age(t, a.pass)
 		default:
 			want := ref.offer(a.frame, a.by)
-			on, off := a.offer(t, h.on), a.offer(t, h.off)
+			on, r := h.on.verdictFrom(t, a.from, a.frame)
+			off, _ := h.off.verdictFrom(t, a.from, a.frame)
+			if on == "rejected" && r.verdict == forwarded {
+				h.on.wantNotice(t, a.from, a.frame, r)
+				h.notices++
+			}
 			if on != want || off != want {
 				return fmt.Sprintf("step %d, %s: %s, with the flow cache %s, without %s", i, a.what, orPasses(want), orPasses(on), orPasses(off))
 			}
@@ -127,12 +136,6 @@ func (h *holding) enforce(t *testing.T, fw *overlay.Firewall) {
 	t.Helper()
 	h.on.enforce(t, *fw)
 	h.off.enforce(t, *fw)
-}
-
-func (a act) offer(t *testing.T, w *world) string {
-	t.Helper()
-	why, _ := w.verdictFrom(t, a.from, a.frame)
-	return why
 }
 
 // shrink leaves out what is not needed for a difference, and prints the rest.

@@ -339,3 +339,6 @@ func inWords(frame []byte) string {
 	}
 	return fmt.Sprintf("protocol %d %s", p.proto, at)
 }
+
+// numbersOf are sequence and acknowledgement number in words.
+func numbersOf(seq, ack uint32) string { return fmt.Sprintf(" seq %d acks %d", seq, ack) }

@@ -128,29 +128,6 @@ func TestFirewallReasons(t *testing.T) {
 	}
 }
 
-// What is about a connection passes, whatever the rules say about such packets alone.
-func TestRelated(t *testing.T) {
-	fw := openFirewall(true)
-	fw.Default = overlay.Drop
-	fw.Rules = []overlay.Rule{ruleOf(1, "allow out from port:p0"), ruleOf(2, "allow in from port:p0")}
-	w := firewallWorld(t, fw)
-	for _, words := range []string{"alice > carol udp 53", "alice > carol tcp 80", "alice > carol icmp 8", "alice > carol gre", "alice > carol sctp 9",
-		"alice > carol udp6 53", "alice > carol tcp6 80", "alice > carol icmp6 128", "alice > carol gre6"} {
-		t.Run(words, func(t *testing.T) {
-			w.forgetConnections(t)
-			for _, packet := range []func(*testing.T) (stand, []byte){packetOf(words), errorOf(words)} {
-				from, frame := packet(t)
-				if why, _ := w.verdictFrom(t, from, frame); why != "" {
-					pkttest.Errorf(t, []pkttest.Named{{Name: "packet", Bytes: frame}}, "%s", why)
-				}
-			}
-			if before, _ := w.connections(t); len(before) != 2 {
-				t.Errorf("connections %v: an error opens none", before)
-			}
-		})
-	}
-}
-
 // Neighbour discovery passes a firewall that lets nothing else through, and so do other
 // frames than IP's unless nonIP says drop.
 func TestOtherThanIP(t *testing.T) {

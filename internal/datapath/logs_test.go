@@ -59,17 +59,6 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// With a rate of 0 the firewall writes no lines.
-func TestNoLogLines(t *testing.T) {
-	fw := wall(allow("dns", 53))
-	fw.Rules[0].Log, fw.LogRate = true, 0
-	w := walledWorld(t, fw)
-	_, events := w.counted(t, func() { w.follow(t, []step{{"p0", udpTo("53"), "p1"}}) })
-	if got := len(w.logs(t)); got != 0 || events["log-lost"] != 2 {
-		t.Errorf("%d lines and %d lost, want no lines", got, events["log-lost"])
-	}
-}
-
 // A trace names the rule, and counts and logs nothing.
 func TestTraceNamesTheRule(t *testing.T) {
 	fw := wall(allow("dns", 53))

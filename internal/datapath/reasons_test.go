@@ -222,7 +222,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 		"ra-guard":           "TestRouterAdvertisementsFromPorts",
 		"nd-ext-headers":     "TestNeighbourDiscoveryBehindHeaders",
 		"dhcp-guard":         "TestDHCPServersAtPorts",
-		"rejected":           "TestPolicyCases",
+		"rejected":           "TestFirewallIsTheReference",
 		"no-policy":          "TestNoPolicy",
 		"non-ip":             "TestOtherThanIP",
 		"half-open-limit":    "TestHalfOpenLimit",

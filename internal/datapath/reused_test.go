@@ -87,7 +87,7 @@ func TestReusedConnectionEntryIsNotMoved(t *testing.T) {
 	}
 	w.passes(t, "bob > alice udp 999 from 53")
 	w.passes(t, "alice > bob udp 999 from 80")
-	if n := entries(t, w.dp.Firewall.maps.CtEstablished); n != 0 {
+	if n := entriesOf[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtEstablished); n != 0 {
 		t.Errorf("%d connections were moved with another's state", n)
 	}
 }

@@ -7,57 +7,7 @@ import (
 
 	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/datapath/kernel"
-	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 )
-
-// A policy that comes later decides about what runs, and the counters of rules that
-// stay go on.
-func TestChangedPolicy(t *testing.T) {
-	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
-	talk := []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}}
-	w.follow(t, talk)
-	before := w.dp.Firewall.inForce
-	w.change(t, wall(allow("ntp", 123), allow("ssh", 22)))
-	w.follow(t, []step{{"p0", udpTo("53"), "drop"}, {"p1", udpFrom("53"), "drop"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("22"), "p1"}})
-	counters := w.ruleCounters(t)
-	if got := counters[RuleName{"s", "ntp"}]; got.Connections != 2 || got.Packets < 4 {
-		t.Errorf("rule ntp counts %+v, want 2 connections and 2 packets at each port", got)
-	}
-	if _, ok := counters[RuleName{"s", "dns"}]; ok {
-		t.Error("rule dns still counts")
-	}
-	after := w.dp.Firewall.inForce
-	if after.Policy == before.Policy {
-		t.Error("the policies have the same number")
-	}
-	if after.Rules[0] != before.Rules[1] {
-		t.Errorf("rule ntp has number %d, had %d", after.Rules[0], before.Rules[1])
-	}
-	w.change(t, wall(allow("ntp", 123), allow("ssh", 22), allow("dns", 53)))
-	if got := w.ruleCounters(t)[RuleName{"s", "dns"}]; got.Hit || got.Packets != 0 {
-		t.Errorf("rule dns begins with %+v", got)
-	}
-}
-
-// What did not change is not loaded again.
-func TestSamePolicyIsKept(t *testing.T) {
-	w := walledWorld(t, wall(allow("dns", 53)))
-	generation, number := w.generation(t, "blue"), w.dp.Firewall.inForce.Policy
-	w.apply(t)
-	if got := w.generation(t, "blue"); got != generation {
-		t.Errorf("generation %d, want %d", got, generation)
-	}
-	// A port more has the same policy.
-	w.tables.Ports = append(w.tables.Ports, w.port("s0", "green"))
-	w.apply(t)
-	if got := w.dp.Firewall.inForce.Policy; got != number {
-		t.Errorf("policy %d, want %d", got, number)
-	}
-	if got := w.generation(t, "blue"); got != generation {
-		t.Errorf("generation %d with a port more in another segment, want %d", got, generation)
-	}
-}
 
 // A new process finds policy, counters and connections as they were.
 func TestTakeoverOfTheFirewall(t *testing.T) {
@@ -116,36 +66,6 @@ func TestOtherSizesKeepConnections(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A firewall comes to running ports, and goes.
-func TestFirewallComesAndGoes(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
-		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Port: "p1"}}
-	})
-	w.follow(t, []step{{"p0", udpTo("99"), "p1"}})
-	if err := w.dp.Firewall.EachSession(func(*Session) bool { t.Error("a session without a firewall"); return true }); err != nil {
-		t.Fatal(err)
-	}
-	w.guard(t, wall(allow("dns", 53)))
-	w.reopen(t)
-	w.apply(t)
-	w.follow(t, []step{{"p0", udpTo("99"), "drop"}, {"p0", udpTo("53"), "p1"}})
-	w.cfg.Firewall, w.tables.Firewall = nil, nil
-	w.reopen(t)
-	w.apply(t)
-	w.follow(t, []step{{"p0", udpTo("99"), "p1"}, {"p0", udpTo("53"), "p1"}})
-	if w.dp.prog.hasPolicy(policyFirewall) || w.dp.Firewall.anyPoliced() {
-		t.Error("something of the firewall is left")
-	}
-	w.tables.Firewall = nil
-	w.guard(t, wall())
-	w.cfg.Firewall = nil
-	w.do(t, func() {
-		if err := w.dp.Apply(w.tables); err == nil {
-			t.Error("a policy for programs without a firewall is taken")
-		}
-	})
 }
 
 // The policy changes while packets go: none of what both policies allow is lost.
@@ -233,24 +153,6 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	if again, err := w.dp.carrier.carry(); err != nil || len(again.previous) != 0 {
 		t.Errorf("former tables are left: %v, %v", again, err)
 	}
-}
-
-// A change that failed half way is made up for by the next one.
-func TestPolicyAfterAFailedChange(t *testing.T) {
-	w := walledWorld(t, wall(allow("dns", 53)))
-	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
-	good := w.tables
-	w.guard(t, wall())
-	good.Firewall = w.tables.Firewall
-	w.tables.Ports = append(w.tables.Ports, fib.Port{Name: "s0", Ifindex: w.dev["s0"].Index, Segment: "nowhere"})
-	w.do(t, func() {
-		if err := w.dp.Apply(w.tables); err == nil {
-			t.Error("a port in no segment is taken")
-		}
-	})
-	w.tables = good
-	w.apply(t)
-	w.follow(t, []step{{"p0", udpTo("53"), "drop"}})
 }
 
 // A port in another segment has no connections: the policy that allowed them may be the same there,

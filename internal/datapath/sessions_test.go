@@ -2,14 +2,11 @@ package datapath
 
 import (
 	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -46,32 +43,6 @@ func TestSessions(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
-	}
-}
-
-// The states that Go reads from a connection are those that the sweep counts.
-func TestStatesAreThoseOfTheSweep(t *testing.T) {
-	w := walledWorld(t, anything())
-	want := map[string]int{}
-	entries := map[bpfCtKey]bpfCtEntry{}
-	now, err := kernel.Host().Clock.Monotonic()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range uint32(1 << 12) {
-		proto := []uint8{6, 6, 6, 17, 1, 58, 132, 47}[i%8]
-		k := bpfCtKey{Zone: w.dp.numbers.names.portIDs["p0"], Proto: proto, InsidePort: uint16(i)}
-		k.Inside.W, k.Outside.W = wireAddr(netip.MustParseAddr("10.0.0.1")), wireAddr(netip.MustParseAddr("10.0.0.2"))
-		entries[k] = bpfCtEntry{SeenNs: now, Bits: i >> 1 & 2047}
-		want[StateNames[ctState(proto, bpfCtBits(i>>1&2047))]]++
-	}
-	if err := putBatch(w.dp.Firewall.maps.CtEstablished, entries, 0); err != nil {
-		t.Fatal(err)
-	}
-	got := w.sweep(t).States
-	maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
-	if d := cmp.Diff(want, got); d != "" || len(got) != len(StateNames) {
-		t.Errorf("states (-Go +sweep):\n%s", d)
 	}
 }
 

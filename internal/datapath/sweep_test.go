@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -158,35 +157,4 @@ func (w *world) firewallImage(t testing.TB) (lines int, bytes uint64) {
 	must(t, err)
 	bytes, _ = info.Memlock()
 	return int(image.MaxEntries()), bytes
-}
-
-// A connection goes when its time is over, and not before.
-func TestSweepExpires(t *testing.T) {
-	w := walledWorld(t, wall(allow("dns", 53)))
-	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
-	age := func(by time.Duration) {
-		t.Helper()
-		changeEach[bpfCtKey](t, w.dp.Firewall.maps.CtEstablished, func(c *bpfCtEntry) { c.SeenNs -= uint64(by) })
-	}
-	timeout := overlay.DefaultTimeouts.UDPReplied
-	age(timeout - 20*time.Second)
-	if c := w.sweep(t); c.Expired != 0 || c.Connections != 2 {
-		t.Errorf("before their time: %+v", c)
-	}
-	age(21 * time.Second)
-	if c := w.sweep(t); c.Expired != 2 || c.Connections != 0 {
-		t.Errorf("after their time: %+v", c)
-	}
-}
-
-// The next owner of a port's number does not inherit its connections.
-func TestConnectionsGoWithThePort(t *testing.T) {
-	w := walledWorld(t, wall(allow("dns", 53)))
-	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
-	w.tables.Ports = w.tables.Ports[1:]
-	w.tables.Segments[0].Static = w.tables.Segments[0].Static[1:]
-	w.apply(t)
-	if all := w.sessions(t); len(all["p1"]) != 1 || len(all) != 1 {
-		t.Errorf("sessions %v, want p1's", all)
-	}
 }

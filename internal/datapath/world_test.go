@@ -167,6 +167,11 @@ func (w *world) tep(addr netip.Addr) fib.TEP {
 	return fib.TEP{Addr: addr, Ifindex: w.dev["u0"].Index, MTU: underlayMTU, SrcMAC: macOf(w.dev["u0"].HardwareAddr.String()), NextMAC: macOf(nextHop)}
 }
 
+func hardware(mac string) net.HardwareAddr {
+	m := macOf(mac)
+	return m[:]
+}
+
 func macOf(s string) overlay.MAC {
 	m, err := overlay.ParseMAC(s)
 	if err != nil {
@@ -311,6 +316,13 @@ func (f family) unknownRoute() netip.Addr { return f.unknown.Next() }
 func writeSysctl(t testing.TB, key, value string) {
 	t.Helper()
 	if err := os.WriteFile("/proc/sys/"+key, []byte(value), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }
