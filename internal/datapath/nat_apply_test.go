@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"bytes"
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -115,28 +114,6 @@ func TestEgressTables(t *testing.T) {
 	}
 	if w.egressCompiled(t) == 0 {
 		t.Error("no rules are in force")
-	}
-}
-
-// What was applied once changes nothing when it is applied again, by a new process too.
-func TestEgressStays(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	for _, restart := range []bool{false, true} {
-		numbers, entry, compiled, router := w.dp.numbers.names.egressIDs, w.entry(t, "web"), w.egressCompiled(t), w.router(t, "main")
-		if restart {
-			w.reopen(t)
-		}
-		slices.Reverse(w.tables.Egress)
-		w.apply(t)
-		if now := w.entry(t, "web"); now != entry || fmt.Sprint(w.dp.numbers.names.egressIDs) != fmt.Sprint(numbers) {
-			t.Errorf("restart %t: entry %+v became %+v, numbers %v %v", restart, entry, now, numbers, w.dp.numbers.names.egressIDs)
-		}
-		if now := w.egressCompiled(t); now != compiled {
-			t.Errorf("restart %t: the rules were replaced", restart)
-		}
-		if now := w.router(t, "main"); now != router {
-			t.Errorf("restart %t: router %+v became %+v", restart, router, now)
-		}
 	}
 }
 
@@ -284,16 +261,6 @@ func manyAddrs(n int) (list []netip.Addr) {
 	return list
 }
 
-func TestEgressWantsPrograms(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	w.tables.Translated = []string{"up"}
-	w.do(t, func() {
-		if err := w.dp.Apply(w.tables); err == nil {
-			t.Error("programs without egress took an uplink that translates")
-		}
-	})
-}
-
 // The network of the uplink hears who has an address now.
 func TestAnnounceAddress(t *testing.T) {
 	w := natWorld(t, ways()[0])
@@ -382,32 +349,4 @@ func TestLease(t *testing.T) {
 			t.Errorf("the lease was renewed %s ago: answered %t, want %t", age, !want, want)
 		}
 	}
-}
-
-// A policy that translates to the uplink's own address has packets for it be asked about sessions, as the uplink's own translation has;
-// without either they are the edge's.
-func TestPolicyOfUplinkAddress(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		tables.Egress = slices.DeleteFunc(tables.Egress, func(e fib.Egress) bool { return e.Name == "uplink/up" })
-		tables.PortForwards = nil
-	})
-	check := func(when string, want bool) {
-		t.Helper()
-		for _, a := range []string{uplink4, uplink6} {
-			if segment, behind := w.local(t, a); segment != "up" || behind != want {
-				t.Errorf("%s: %s is of segment %q, for others %t", when, a, segment, behind)
-			}
-		}
-	}
-	check("with a pool", false)
-	web := natEgress(&w.tables, "web")
-	pool, owned := web.Pool, web.Owned
-	web.Pool, web.Owned = [2][]netip.Addr{{addr(uplink4)}, {addr(uplink6)}}, nil
-	w.apply(t)
-	check("with the uplink's address", true)
-	must(t, w.dp.Egress.SteerEgress(w.tables.Egress))
-	check("after a failover", true)
-	web.Pool, web.Owned = pool, owned
-	w.apply(t)
-	check("with a pool again", false)
 }

@@ -68,22 +68,6 @@ func TestNATRejectedInEachFamily(t *testing.T) {
 	}
 }
 
-// The ports of forwards are nobody else's: who talks to a client from such a port does not get the
-// client's packets to the forward (CVE-2021-3773).
-func TestNATForwardedPortsAreReserved(t *testing.T) {
-	natWays(t, func(t *testing.T, w *world) {
-		w.natBoth(t,
-			"alice: udp 10.0.1.10:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:$p > 203.0.113.5:4000 30",
-			"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
-			"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
-			"isp: udp 203.0.113.5:4000 > 198.51.100.1:$p 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:5000 30",
-			// Another protocol and another address have the port free.
-			"alice: tcp 10.0.1.10:5000 > 203.0.113.5:4000 syn => isp: tcp 198.51.100.1:5000 > 203.0.113.5:4000 syn",
-			"bob: udp 10.0.1.11:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.100:5000 > 203.0.113.5:4000 30",
-		)
-	}, natPortForwards)
-}
-
 // Ports at random are none of a forward either, nor are those of mappings: with three of four ports
 // forwarded, one is left.
 func TestNATForwardedPortsAreNeverChosen(t *testing.T) {
@@ -97,42 +81,6 @@ func TestNATForwardedPortsAreNeverChosen(t *testing.T) {
 			"carol: udp 10.0.1.12:5002 > 203.0.113.5:4000 30 => drop nat-exhausted",
 			"isp: udp 203.0.113.5:4000 > 198.51.100.1:5001 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6001 30",
 		)
-	}
-}
-
-// The host behind a forward keeps the port for what it sends itself.
-func TestNATForwardsHostKeepsItsPort(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		tables.PortForwards = []fib.Forward{
-			{Router: "main", Egress: "uplink/up", Proto: 17, Addr: netip.MustParseAddr(uplink4), Port: 5000, To: netip.MustParseAddr("10.0.1.12"), ToPort: 5000},
-		}
-	})
-	w.talk(t).follow("carol: udp 10.0.1.12:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
-		"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => carol: udp 203.0.113.5:4000 > 10.0.1.12:5000 30")
-}
-
-// A forward that is added gets its port, whoever has it; the host behind it keeps its dialogues.
-func TestNATForwardTakesItsPort(t *testing.T) {
-	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
-		for _, v6 := range []bool{false, true} {
-			w.tables.PortForwards = nil
-			w.apply(t)
-			n := w.talk(t)
-			ask := natFamily(v6, "alice: udp 10.0.1.10:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
-				"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:5000 30")
-			n.follow(ask...)
-			n.follow(ask...)
-			natPortForwards(nil, &w.tables)
-			w.apply(t)
-			w.natGCStats(t) // counts anew
-			n.follow(natFamily(v6,
-				"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
-				"alice: udp 10.0.1.10:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:$p > 203.0.113.5:4000 30",
-				"isp: udp 203.0.113.5:4000 > 198.51.100.1:$p 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:5000 30",
-				"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
-			)...)
-		}
 	}
 }
 
@@ -368,22 +316,6 @@ func TestNATSessionsOfAPort(t *testing.T) {
 		w.natGCStats(t)
 		n.follow(natFamily(v6, "alice: tcp 10.0.1.10:6001 > 203.0.113.5:80 syn seq 9 => drop nat-limit")...)
 	}
-}
-
-// A segment's limit holds for all of its ports together.
-func TestNATSessionsOfASegment(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		for i := range tables.Segments {
-			if tables.Segments[i].Name == "blue" {
-				tables.Segments[i].Limits.NATSessions = 2
-			}
-		}
-	})
-	w.talk(t).follow(
-		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30",
-		"carol: udp 10.0.1.12:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4101 > 203.0.113.5:53 30",
-		"carol: udp 10.0.1.12:4102 > 203.0.113.5:53 30 => drop nat-limit",
-		"dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30")
 }
 
 // A client that is let in by two forwards to one host and port cannot use one port for both: the host

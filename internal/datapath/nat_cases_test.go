@@ -25,107 +25,17 @@ const (
 	natSYN    = "bob: tcp 10.0.1.11:4100 > 203.0.113.5:80 syn seq 9 => isp: tcp 198.51.100.100:4100 > 203.0.113.5:80 syn seq 9"
 )
 
+// natCases are what the packets of TestNATIsTheReference are not.
 var natCases = []natCase{
-	{name: "UDP there and back", steps: []string{
-		natAsk, natAnswer, natAsk, natAnswer, "wait 4m", natAnswer, natAsk,
-	}},
-	{name: "TCP", steps: []string{
-		natSYN,
-		"isp: tcp 203.0.113.5:80 > 198.51.100.100:4100 syn+ack seq 99 acks 10 mss 1400 => bob: tcp 203.0.113.5:80 > 10.0.1.11:4100 syn+ack seq 99 acks 10 mss 1400",
-		"bob: tcp 10.0.1.11:4100 > 203.0.113.5:80 ack seq 10 acks 100 => isp: tcp 198.51.100.100:4100 > 203.0.113.5:80 ack seq 10 acks 100",
-		"bob: tcp 10.0.1.11:4100 > 203.0.113.5:80 ack seq 10 acks 100 301 => isp: tcp 198.51.100.100:4100 > 203.0.113.5:80 ack seq 10 acks 100 301",
-		"isp: tcp 203.0.113.5:80 > 198.51.100.100:4100 ack seq 100 acks 311 500 => bob: tcp 203.0.113.5:80 > 10.0.1.11:4100 ack seq 100 acks 311 500",
-		"isp: tcp 203.0.113.5:80 > 198.51.100.100:4100 fin+ack seq 600 acks 311 => bob: tcp 203.0.113.5:80 > 10.0.1.11:4100 fin+ack seq 600 acks 311",
-		"bob: tcp 10.0.1.11:4100 > 203.0.113.5:80 fin+ack seq 311 acks 601 => isp: tcp 198.51.100.100:4100 > 203.0.113.5:80 fin+ack seq 311 acks 601",
-		"isp: tcp 203.0.113.5:80 > 198.51.100.100:4100 ack seq 601 acks 312 => bob: tcp 203.0.113.5:80 > 10.0.1.11:4100 ack seq 601 acks 312",
-	}},
-	{name: "ping", steps: []string{
-		natPing, "isp: icmp 203.0.113.5 > 198.51.100.100 0/0 id 4107 30 => bob: icmp 203.0.113.5 > 10.0.1.11 0/0 id 4107 30", natPing,
-		"isp: icmp 203.0.113.6 > 198.51.100.100 0/0 id 4107 30 => drop no-nat-session,no-local-service,out-of-state",
-	}},
-	{name: "two sources with a port and one destination", steps: []string{
-		natAsk,
-		"bob: udp 10.0.1.21:4100 > 203.0.113.5:53 31 => isp: udp 198.51.100.100:$p > 203.0.113.5:53 31",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:$p 32 => bob: udp 203.0.113.5:53 > 10.0.1.21:4100 32", natAnswer,
-		"bob: udp 10.0.1.21:4100 > 203.0.113.5:53 33 => isp: udp 198.51.100.100:$p > 203.0.113.5:53 33",
-	}},
-	{name: "two sources with an identifier and one destination", steps: []string{
-		natPing,
-		"bob: icmp 10.0.1.21 > 203.0.113.5 8/0 id 4107 31 => isp: icmp 198.51.100.100 > 203.0.113.5 8/0 id $p 31",
-		"isp: icmp 203.0.113.5 > 198.51.100.100 0/0 id $p 31 => bob: icmp 203.0.113.5 > 10.0.1.21 0/0 id 4107 31",
-		"isp: icmp 203.0.113.5 > 198.51.100.100 0/0 id 4107 30 => bob: icmp 203.0.113.5 > 10.0.1.11 0/0 id 4107 30",
-	}},
-	{name: "a port is used again for another destination", steps: []string{
-		natAsk,
-		"bob: udp 10.0.1.21:4100 > 203.0.113.6:53 31 => isp: udp 198.51.100.100:4100 > 203.0.113.6:53 31",
-		"bob: udp 10.0.1.31:4100 > 203.0.113.5:54 31 => isp: udp 198.51.100.100:4100 > 203.0.113.5:54 31",
-		"bob: tcp 10.0.1.41:4100 > 203.0.113.5:53 syn => isp: tcp 198.51.100.100:4100 > 203.0.113.5:53 syn",
-		natAnswer,
-		"isp: udp 203.0.113.6:53 > 198.51.100.100:4100 31 => bob: udp 203.0.113.6:53 > 10.0.1.21:4100 31",
-		"isp: udp 203.0.113.5:54 > 198.51.100.100:4100 31 => bob: udp 203.0.113.5:54 > 10.0.1.31:4100 31",
-		"isp: tcp 203.0.113.5:53 > 198.51.100.100:4100 rst+ack seq 0 acks 2 => bob: tcp 203.0.113.5:53 > 10.0.1.41:4100 rst+ack seq 0 acks 2",
-	}},
-	{name: "replies go back the way that the source came", steps: []string{
-		"ben: udp 10.0.9.11:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => ben: udp 203.0.113.5:53 > 10.0.9.11:4100 40",
-		"tom: udp 10.0.9.11:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30", // one connection, which has moved
-	}},
-	{name: "a source that moved to another edge", steps: []string{
-		natAsk, natAnswer,
-		"ben: udp 10.0.1.11:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => ben: udp 203.0.113.5:53 > 10.0.1.11:4100 40",
-		natAsk, natAnswer,
-	}},
-	{name: "another policy has other addresses", steps: []string{
-		"tom: udp 10.0.9.11:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.110:4100 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.110:4100 40 => tom: udp 203.0.113.5:53 > 10.0.9.11:4100 40",
-	}},
-	{name: "sources here", steps: []string{
-		"dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => dave: udp 203.0.113.5:53 > 10.0.2.13:4100 40",
-		"far: udp 10.0.3.7:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.110:4100 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.110:4100 40 => far: udp 203.0.113.5:53 > 10.0.3.7:4100 40",
-		"erin: udp 10.0.2.14:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:4101 40 => erin: udp 203.0.113.5:53 > 10.0.2.14:4101 40",
-	}},
 	{name: "the uplink's network is outside too", steps: []string{
 		"dave: udp 10.0.2.13:4100 > 198.51.100.254:53 30 => isp: udp 198.51.100.100:4100 > 198.51.100.254:53 30",
 		"isp: udp 198.51.100.254:53 > 198.51.100.100:4100 40 => dave: udp 198.51.100.254:53 > 10.0.2.13:4100 40",
-	}},
-	{name: "masquerade", steps: []string{
-		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.1:4100 40 => alice: udp 203.0.113.5:53 > 10.0.1.10:4100 40",
-		"carol: udp 10.0.1.12:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:$p > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.1:$p 40 => carol: udp 203.0.113.5:53 > 10.0.1.12:4100 40",
-		"isp: udp 203.0.113.6:53 > 198.51.100.1:4100 40 => drop no-nat-session,no-local-service",
-	}},
-	{name: "an exception goes as without policies", steps: []string{
-		"dave: udp 10.0.2.13:4100 > 203.0.113.66:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.66:53 30",
-		"isp: udp 203.0.113.66:53 > 198.51.100.1:4100 40 => dave: udp 203.0.113.66:53 > 10.0.2.13:4100 40",
 	}},
 	{name: "within the overlay nothing is translated", steps: []string{
 		"alice: udp 10.0.1.10:4100 > 10.0.2.13:53 30 => dave: udp 10.0.1.10:4100 > 10.0.2.13:53 30",
 		"dave: udp 10.0.2.13:53 > 10.0.1.10:4100 30 => alice: udp 10.0.2.13:53 > 10.0.1.10:4100 30",
 		"dave: udp 10.0.2.13:4100 > 10.0.3.7:53 30 => far: udp 10.0.2.13:4100 > 10.0.3.7:53 30",
 		"far: tcp 10.0.3.7:53 > 10.0.2.13:4100 syn => dave: tcp 10.0.3.7:53 > 10.0.2.13:4100 syn",
-	}},
-	{name: "nobody from outside gets in", steps: []string{
-		natAsk,
-		"isp: udp 203.0.113.6:53 > 198.51.100.100:4100 40 => drop no-nat-session",
-		"isp: udp 203.0.113.5:54 > 198.51.100.100:4100 40 => drop no-nat-session",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:4101 40 => drop no-nat-session",
-		"isp: udp 203.0.113.5:53 > 198.51.100.101:4100 40 => drop no-nat-session",
-		"isp: tcp 203.0.113.5:53 > 198.51.100.100:4100 syn => drop no-nat-session",
-		"isp: udp 10.0.1.11:53 > 198.51.100.100:4100 40 => drop reverse-path",
-		"isp: ip 203.0.113.5 > 198.51.100.100 50 40 => drop no-nat-session,nat-unsupported",
-		"isp: ip 203.0.113.5 > 198.51.100.100 132 40 => drop no-nat-session,nat-unsupported",
-		natAnswer,
-	}},
-	{name: "a pool's addresses answer pings", steps: []string{
-		"isp: icmp 203.0.113.5 > 198.51.100.100 8/0 id 4107 30 => isp: ttl 65 icmp 198.51.100.100 > 203.0.113.5 0/0 id 4107 30",
-		natPing,
-		"isp: icmp 203.0.113.5 > 198.51.100.100 8/0 id 4107 30 => isp: ttl 65 icmp 198.51.100.100 > 203.0.113.5 0/0 id 4107 30",
-		"isp: icmp 203.0.113.5 > 198.51.100.100 0/0 id 4107 30 => bob: icmp 203.0.113.5 > 10.0.1.11 0/0 id 4107 30",
 	}},
 	{name: "an address of the pool from inside", steps: []string{
 		"bob: udp 10.0.1.11:4100 > 198.51.100.101:99 30 => drop no-nat-session,no-local-service",
@@ -153,17 +63,10 @@ var natCases = []natCase{
 		"alice: icmp 10.0.1.10 > 203.0.113.5 13/0 40 => drop nat-unsupported",
 		"isp: icmp 203.0.113.5 > 198.51.100.100 13/0 40 => drop nat-unsupported,no-nat-session,no-local-service",
 	}},
-	{name: "a reply of nobody's request", steps: []string{
-		"bob: icmp 10.0.1.11 > 203.0.113.5 0/0 id 4107 30 => drop nat-unsupported,no-nat-session,out-of-state",
-		"isp: icmp 203.0.113.5 > 198.51.100.100 0/0 id 4107 30 => drop no-nat-session,no-local-service,out-of-state",
-	}},
 	{name: "to a group", only4: true, steps: []string{
 		"bob: udp 10.0.1.11:4100 > 224.0.0.5:53 30 => drop not-routed", "bob: udp 10.0.1.11:4100 > 255.255.255.255:53 30 => drop not-routed",
 		"dave: udp 10.0.2.13:4100 > 224.0.0.5:53 30 => drop not-routed", "bob: udp [2001:db8:1::b]:4100 > [ff0e::5]:53 30 => drop not-routed",
 		"isp: udp 203.0.113.5:4100 > 224.0.0.5:53 30 => drop not-routed,no-nat-session",
-	}},
-	{name: "to nowhere", steps: []string{
-		"bob: udp 10.0.1.11:4100 > 10.9.1.5:53 30 => drop blackhole,unreachable",
 	}},
 	{name: "TTL", steps: []string{
 		"bob: ttl 1 udp 10.0.1.11:4100 > 203.0.113.5:53 30 => drop ttl-exceeded",
@@ -180,15 +83,42 @@ var natCases = []natCase{
 		"bob: udp 10.0.1.11:53 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:$p > 203.0.113.5:53 30",
 		"isp: udp 203.0.113.5:53 > 198.51.100.100:$p 30 => bob: udp 203.0.113.5:53 > 10.0.1.11:53 30",
 	}},
+	{name: "fragments that cut the transport header", steps: []string{
+		"bob: piece 0 of 8 id 7 tcp 10.0.1.11:4100 > 203.0.113.5:80 syn seq 5 50 => drop fragment-tiny",
+		"bob: piece 1 of 8 id 7 tcp 10.0.1.11:4100 > 203.0.113.5:80 syn seq 5 50 => drop fragment-tiny",
+		"bob: piece 2 of 16 id 7 tcp 10.0.1.11:4100 > 203.0.113.5:80 syn seq 5 50 => drop nat-fragment",
+		"isp: piece 0 of 8 id 7 tcp 203.0.113.5:80 > 198.51.100.100:4100 syn seq 5 50 => drop fragment-tiny",
+	}},
+	{name: "fragments of what has no ports", steps: []string{
+		"bob: piece 0 of 64 id 7 ip 10.0.1.11 > 203.0.113.5 50 150 => isp: piece 0 of 64 id 7 ip 198.51.100.100 > 203.0.113.5 50 150",
+		"bob: piece 1 of 64 id 7 ip 10.0.1.11 > 203.0.113.5 50 150 => isp: piece 1 of 64 id 7 ip 198.51.100.100 > 203.0.113.5 50 150",
+	}},
+	{name: "too many extension headers", only4: true, steps: []string{
+		"bob: behind 60,60,60,60,60,60,60 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 30 => drop ipv6-ext-headers,nat-unsupported",
+		"alice: behind 60,60,60,60,60,60,60 udp [2001:db8:1::a]:4100 > [2001:db8:77::5]:53 30 => drop ipv6-ext-headers,nat-unsupported",
+		"isp: behind 60,60,60,60,60,60,60 udp [2001:db8:77::5]:53 > [2001:db8:ff::100]:4100 30 => drop ipv6-ext-headers,nat-unsupported,no-nat-session",
+	}},
+	{name: "fragments behind headers", only4: true, steps: []string{
+		"bob: behind 60 piece 0 of 64 id 7 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 150 => " +
+			"isp: behind 60 piece 0 of 64 id 7 udp [2001:db8:ff::100]:4100 > [2001:db8:77::5]:53 150",
+		"bob: behind 60 piece 1 of 64 id 7 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 150 => " +
+			"isp: behind 60 piece 1 of 64 id 7 udp [2001:db8:ff::100]:4100 > [2001:db8:77::5]:53 150",
+		"bob: behind 60 piece 1 of 64 id 8 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 150 => drop nat-fragment",
+	}},
+	{name: "an error that quotes headers", only4: true, steps: []string{
+		"bob: behind 60,60 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 30 => isp: behind 60,60 udp [2001:db8:ff::100]:4100 > [2001:db8:77::5]:53 30",
+		"isp: error 1/4 2001:db8:77::5 > 2001:db8:ff::100 quoting 900 behind 60,60 udp [2001:db8:ff::100]:4100 > [2001:db8:77::5]:53 30 => " +
+			"bob: error 1/4 2001:db8:77::5 > 2001:db8:1::b quoting 900 behind 60,60 udp [2001:db8:1::b]:4100 > [2001:db8:77::5]:53 30",
+	}},
 }
 
 // TestNATCases talks through a gateway, with the flow cache and without it.
 func TestNATCases(t *testing.T) {
 	natWays(t, func(t *testing.T, w *world) {
-		for _, c := range natCases {
+		for _, c := range slices.Concat(natCases, natForwardCases, natInboundCases) {
 			t.Run(c.name, func(t *testing.T) { w.natCase(t, c) })
 		}
-	})
+	}, natPortForwards)
 }
 
 func (w *world) natCase(t *testing.T, c natCase) {

@@ -94,14 +94,6 @@ var natForwardCases = []natCase{
 	}},
 }
 
-func TestNATPortForwards(t *testing.T) {
-	natWays(t, func(t *testing.T, w *world) {
-		for _, c := range natForwardCases {
-			t.Run(c.name, func(t *testing.T) { w.natCase(t, c) })
-		}
-	}, natPortForwards)
-}
-
 // A forward that is gone lets no new connection in; what is open goes on.
 func TestNATForwardGoes(t *testing.T) {
 	w := natWorld(t, ways()[0], natPortForwards)

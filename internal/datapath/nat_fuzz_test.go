@@ -33,7 +33,7 @@ func natFuzzWorld(f *testing.F) *world {
 
 // natSeeds are the packets of the cases that a station sends.
 func natSeeds(f *testing.F, names ...string) {
-	for _, c := range slices.Concat(natCases, natErrors, natFragments, natExtensions, natForwardCases) {
+	for _, c := range slices.Concat(natCases, natForwardCases, natInboundCases) {
 		for _, step := range c.steps {
 			for _, s := range []string{step, natSixOnce(c, step)} {
 				name, words, ok := natStepBy(s)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
 )
@@ -25,11 +24,6 @@ var natInboundCases = []natCase{
 		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 fin+ack seq 114 acks 30 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 fin+ack seq 114 acks 30",
 		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 fin+ack seq 30 acks 115 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 fin+ack seq 30 acks 115",
 		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 115 acks 31 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 115 acks 31",
-	}},
-	{name: "of a policy's source", steps: []string{
-		"isp: tcp 203.0.113.5:4000 > 10.0.2.13:80 syn seq 9 => dave: tcp 203.0.113.5:4000 > 10.0.2.13:80 syn seq 9",
-		"dave: tcp 10.0.2.13:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => isp: tcp 10.0.2.13:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10",
-		"dave: tcp 10.0.2.13:80 > 203.0.113.5:4001 syn seq 1 => isp: tcp 198.51.100.100:$p > 203.0.113.5:4001 syn seq 1",
 	}},
 	{name: "UDP", steps: []string{
 		"isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30",
@@ -61,10 +55,6 @@ var natInboundCases = []natCase{
 		"alice: piece 0 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150 => isp: piece 0 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150",
 		"alice: piece 1 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150 => isp: piece 1 of 64 id 8 udp 10.0.1.10:53 > 203.0.113.5:4000 150",
 	}},
-	{name: "a refused SYN", steps: []string{
-		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:81 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:81 syn seq 9",
-		"alice: tcp 10.0.1.10:81 > 203.0.113.5:4000 rst+ack seq 0 acks 10 => isp: tcp 10.0.1.10:81 > 203.0.113.5:4000 rst+ack seq 0 acks 10",
-	}},
 	{name: "answers of nobody's question", steps: []string{
 		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state",
 		"bob: tcp 10.0.1.11:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state",
@@ -83,14 +73,6 @@ var natInboundCases = []natCase{
 	}},
 }
 
-func TestNATInbound(t *testing.T) {
-	natWays(t, func(t *testing.T, w *world) {
-		for _, c := range natInboundCases {
-			t.Run(c.name, func(t *testing.T) { w.natCase(t, c) })
-		}
-	})
-}
-
 // Who asks from outside and is not answered takes no place in the table of sessions.
 func TestNATInboundFloodTakesNothing(t *testing.T) {
 	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 })
@@ -104,32 +86,12 @@ func TestNATInboundFloodTakesNothing(t *testing.T) {
 	n.follow("alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40", natAsk)
 }
 
-// What the firewall at the host's port refuses opens nothing: the host's own packet to the same
-// peer is translated.
-func TestNATInboundDenied(t *testing.T) {
-	fw := wall(overlay.Rule{Section: "s", Name: "out", Verdict: overlay.Allow, Direction: overlay.Out})
-	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
-		guardAt(t, c, tables, fw, policy.Place{Name: "p0", Port: "p0", Segment: "blue"})
-	})
-	w.natBoth(t, "isp: udp 203.0.113.5:53 > 10.0.1.10:4100 30 => drop denied",
-		"alice: udp 10.0.1.10:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.1:4100 > 203.0.113.5:53 30")
-}
-
 // An uplink that requires translation lets no reply out untranslated.
 func TestNATInboundWhereRequired(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Translated = []string{"up"} })
 	w.natBoth(t,
 		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
 		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state,no-translation",
-	)
-}
-
-// Connections that were open before there was NAT go on, when their client speaks first.
-func TestNATInboundBeforeNAT(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	w.natBoth(t,
-		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 10 acks 100 20 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 10 acks 100 20",
-		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 30 7 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 30 7",
 	)
 }
 
@@ -144,25 +106,6 @@ func TestNATInboundLimit(t *testing.T) {
 		n.follow(fmt.Sprintf("isp: udp 203.0.113.5:%d > 10.0.1.10:53 30 => alice: udp 203.0.113.5:%d > 10.0.1.10:53 30", 4000+i, 4000+i),
 			fmt.Sprintf("alice: udp 10.0.1.10:53 > 203.0.113.5:%d 40 => %s", 4000+i, want))
 	}
-}
-
-// Another gateway that has the session as a replica lets the replies out untranslated too.
-func TestNATInboundReplicated(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	n := w.talk(t)
-	ask := "isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30"
-	answer := "alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40"
-	n.follow(ask, answer)
-	var records []NATRecord
-	must(t, w.dp.NATSessions.EachNATRecord(func(r *NATRecord) bool {
-		records = append(records, *r)
-		return true
-	}))
-	w.forgetNATSessions(t)
-	if taken, conflicts := w.putNATSessions(t, records...); taken != 1 || conflicts != 0 {
-		t.Fatalf("%d records taken, %d conflicts", taken, conflicts)
-	}
-	n.follow(answer, ask, answer)
 }
 
 // The transit program leaves what comes in at an uplink that translates to tc, which remembers it.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -44,82 +43,6 @@ func hosts(v6 bool, n int) netip.Addr {
 
 var natTargets = map[bool][2]string{false: {"203.0.113.5:53", "203.0.113.6:53"}, true: {"[2001:db8:77::5]:53", "[2001:db8:77::6]:53"}}
 
-// With ten ports an address has room for ten sources of one destination, then the next
-// address is taken, and then there is no way out; for another destination there is.
-func TestNATExhaustion(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		natEgress(tables, "web").Ports = overlay.PortRange{First: 2000, Last: 2009}
-	})
-	for _, v6 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("IPv6 %t", v6), func(t *testing.T) {
-			w.forgetNATSessions(t)
-			pool := w.tables.Egress[0].Pool[map[bool]int{true: 1}[v6]]
-			taken := map[netip.AddrPort]int{}
-			_, events := w.counted(t, func() {
-				for i := range 20 {
-					got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
-					if why != "" || got.Addr() != pool[i/10] || got.Port() < 2000 || got.Port() > 2009 {
-						t.Fatalf("source %d: %s %s, want a port of %s", i, got, why, pool[i/10])
-					}
-					taken[got]++
-				}
-			})
-			if len(taken) != 20 || events["nat-created"] != 20 || events["nat-next-address"] != 10 {
-				t.Errorf("%d address-ports, events %v", len(taken), events)
-			}
-			for i := range 5 {
-				if got, why := w.opened(t, natUDP(hosts(v6, 20+i), 5000, natTargets[v6][0])); why != "nat-exhausted" {
-					t.Errorf("source %d: %s, %q", 20+i, got, why)
-				}
-			}
-			for i := range 20 { // those that have one keep it, and have others for other destinations
-				if got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0])); why != "" || taken[got] != 1 {
-					t.Errorf("source %d again: %s %s", i, got, why)
-				}
-			}
-			if got, why := w.opened(t, natUDP(hosts(v6, 20), 5000, natTargets[v6][1])); why != "" || got.Addr() != pool[0] {
-				t.Errorf("another destination: %s %s", got, why)
-			}
-			w.checkNATSessions(t)
-		})
-	}
-}
-
-// A port that is given up is there for others: also while its session is still in the table.
-func TestNATPortsComeBack(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		web := natEgress(tables, "web")
-		web.Ports, web.Pool[0] = overlay.PortRange{First: 2000, Last: 2001}, web.Pool[0][:1]
-	})
-	w.forgetNATSessions(t)
-	for i, want := range []string{"", "", "nat-exhausted"} {
-		if _, why := w.opened(t, natUDP(hosts(false, i), 5000, "203.0.113.5:53")); why != want {
-			t.Fatalf("source %d: %q, want %q", i, why, want)
-		}
-	}
-	w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP+overlay.DefaultNATTimeouts.UDP/10)
-	if _, err := w.dp.NATSessions.NATSweep(); err != nil {
-		t.Fatal(err)
-	}
-	if n := entriesOf[bpfCtKey, bpfNatOrig](t, w.dp.NATSessions.maps.NatReverse); n != 0 {
-		t.Fatalf("%d returns after the sweep", n)
-	}
-	for i, want := range []string{"", "", "nat-exhausted"} {
-		if _, why := w.opened(t, natUDP(hosts(false, 10+i), 5000, "203.0.113.5:53")); why != want {
-			t.Errorf("source %d: %q, want %q", 10+i, why, want)
-		}
-	}
-	w.checkNATSessions(t)
-}
-
-// One that is expired, but not yet swept, is not found by its old peer.
-func TestNATExpiredReturns(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	w.talk(t).follow(natAsk, "wait 121s", "isp: udp 203.0.113.5:53 > 198.51.100.100:4100 40 => drop no-nat-session",
-		"bob: udp 10.0.1.31:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:$p > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:$p 40 => bob: udp 203.0.113.5:53 > 10.0.1.31:4100 40")
-}
-
 // A full table lets nobody in, and nobody out untranslated; those who are in it go on.
 func TestNATTableFull(t *testing.T) {
 	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 })
@@ -149,63 +72,6 @@ func TestNATTableFull(t *testing.T) {
 		}
 		w.checkNATSessions(t)
 	}
-}
-
-// A source has as many sessions as it may have; others are not concerned.
-func TestNATLimit(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Limit = 3 })
-	for _, v6 := range []bool{false, true} {
-		w.forgetNATSessions(t)
-		for i := range 6 {
-			want := map[bool]string{true: "nat-limit"}[i >= 3]
-			if _, why := w.opened(t, natUDP(hosts(v6, 1), uint16(5000+i), natTargets[v6][0])); why != want {
-				t.Errorf("session %d: %q, want %q", i, why, want)
-			}
-		}
-		if _, why := w.opened(t, natUDP(hosts(v6, 2), 5000, natTargets[v6][0])); why != "" {
-			t.Errorf("another source: %s", why)
-		}
-		if _, why := w.opened(t, natUDP(hosts(v6, 1), 5001, natTargets[v6][0])); why != "" {
-			t.Errorf("a session that it has: %s", why)
-		}
-		w.ageNATSessions(t, overlay.DefaultNATTimeouts.UDP*2)
-		if _, err := w.dp.NATSessions.NATSweep(); err != nil {
-			t.Fatal(err)
-		}
-		if _, why := w.opened(t, natUDP(hosts(v6, 1), 6000, natTargets[v6][0])); why != "" {
-			t.Errorf("after the others are over: %s", why)
-		}
-		w.checkNATSessions(t)
-	}
-}
-
-// Sessions that end by themselves are no longer counted.
-func TestNATLimitAfterReuse(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Limit = 2 })
-	w.talk(t).follow(natAsk, "wait 121s", natAsk, "wait 121s", natAsk, "wait 121s", natAsk,
-		"bob: udp 10.0.1.11:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30",
-		"bob: udp 10.0.1.11:4102 > 203.0.113.5:53 30 => drop nat-limit")
-}
-
-// Bound to one source and port, whatever the destination (RFC 4787 section 4.1, REQ-1).
-func TestNATIndependentMapping(t *testing.T) {
-	natWays(t, func(t *testing.T, w *world) {
-		w.natBoth(t, "bob: udp 10.0.1.11:53 > 203.0.113.5:53 30 => isp: udp %a:$p > 203.0.113.5:53 30",
-			"bob: udp 10.0.1.11:53 > 203.0.113.6:54 30 => isp: udp %a:$p > 203.0.113.6:54 30",
-			"bob: udp 10.0.1.11:53 > 203.0.113.7:55 30 => isp: udp %a:$p > 203.0.113.7:55 30",
-			"bob: udp 10.0.1.21:53 > 203.0.113.8:55 30 => isp: udp %a:$q > 203.0.113.8:55 30",
-			"bob: udp 10.0.1.21:53 > 203.0.113.5:53 30 => isp: udp %a:$q > 203.0.113.5:53 30",
-			"isp: udp 203.0.113.6:54 > %a:$p 30 => bob: udp 203.0.113.6:54 > 10.0.1.11:53 30",
-			"isp: udp 203.0.113.5:53 > %a:$q 30 => bob: udp 203.0.113.5:53 > 10.0.1.21:53 30",
-			"isp: udp 203.0.113.99:53 > %a:$p 30 => drop no-nat-session",
-			"isp: udp 203.0.113.6:53 > %a:$p 30 => drop no-nat-session",
-			"wait 100s",
-			"bob: udp 10.0.1.11:53 > 203.0.113.9:56 30 => isp: udp %a:$p > 203.0.113.9:56 30",
-			"wait 100s", // the first ones are over, the mapping is not
-			"bob: udp 10.0.1.11:53 > 203.0.113.10:57 30 => isp: udp %a:$p > 203.0.113.10:57 30",
-			"isp: udp 203.0.113.9:56 > %a:$p 30 => bob: udp 203.0.113.9:56 > 10.0.1.11:53 30",
-		)
-	}, func(_ *Config, tables *fib.Tables) { natEgress(tables, "web").Independent = true })
 }
 
 // With independent filtering anybody may answer, and those behind the address reach each

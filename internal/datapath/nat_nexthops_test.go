@@ -8,7 +8,6 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/nat"
-	"github.com/selvage/selvage/internal/overlay"
 )
 
 func natBucket(a netip.Addr) int { return nat.Bucket(a) }
@@ -111,31 +110,6 @@ func TestNATNoGateway(t *testing.T) {
 		"tom: udp [2001:db8:9::7]:4100 > [2001:db8:77::5]:53 30 => drop no-gateway")
 }
 
-// A gateway that stops being one lets nothing out, cached flows included; one that becomes
-// one translates.
-func TestNATWaysChange(t *testing.T) {
-	for _, cached := range []bool{true, false} {
-		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
-		whole := w.tables.Egress[0]
-		n := w.talk(t)
-		dave := "dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30"
-		here := dave + " => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30"
-		n.follow(here, here)
-		w.changeEgress(t, "web", bySource)
-		n.follow(dave+" => bob: udp 10.0.2.13:4100 > 203.0.113.5:53 30", dave+" => bob: udp 10.0.2.13:4100 > 203.0.113.5:53 30",
-			"bob: udp 10.0.1.11:4100 > 203.0.113.5:53 30 => drop no-gateway", "bob: tcp 10.0.1.11:4100 > 203.0.113.5:53 syn => drop no-gateway")
-		w.changeEgress(t, "web", func(e *fib.Egress) { e.Ways = [2][fib.EgressBuckets]fib.EgressNexthop{} })
-		n.follow(dave + " => drop no-gateway")
-		w.changeEgress(t, "web", func(e *fib.Egress) { *e = whole })
-		n.follow(here, here)
-		w.changeEgress(t, "web", func(e *fib.Egress) { // another address alone
-			e.Pool[0] = e.Pool[0][1:]
-			e.Owned = append(natAddrs(webSecond4), e.Pool[1]...)
-		})
-		n.follow("bob: udp 10.0.1.31:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.101:4100 > 203.0.113.5:53 30")
-	}
-}
-
 // Without masquerade what no policy matches leaves as it is, but by an uplink where all
 // must be translated.
 func TestNATRequired(t *testing.T) {
@@ -166,18 +140,6 @@ func TestNATRequired(t *testing.T) {
 		"alice: udp 10.0.1.10:4100 > 10.0.2.13:53 30 => dave: udp 10.0.1.10:4100 > 10.0.2.13:53 30",
 		"isp: udp 203.0.113.5:53 > 203.0.113.9:4100 30 => drop no-translation,no-nat-session",
 	)
-}
-
-// Policies without rules, as while they are loaded: nothing that must be translated leaves.
-func TestNATRulesGone(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	n := w.talk(t)
-	n.follow("dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30")
-	w.tables.EgressRules = natRules(&w.tables, overlay.Egress{Policies: []overlay.EgressPolicy{{Name: "web", Router: "main"}}})
-	w.apply(t)
-	n.follow("dave: udp 10.0.2.13:4100 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.5:53 30",
-		"far: udp 10.0.3.7:4102 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4102 > 203.0.113.5:53 30",
-		"alice: udp 10.0.1.10:4101 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:4101 > 203.0.113.5:53 30")
 }
 
 // Which gateway serves a source is the same for the data path and for nat.Bucket, by which

@@ -324,7 +324,11 @@ func (h *natHolding) error(t *testing.T, r random, outside bool) {
 	if talk.Src.Addr().Is6() {
 		kind, code, least = 1, 4, 48
 	}
-	frame := pkttest.ErrorAbout(from.src, from.dst, talk.Src.Addr(), talk.Dst.Addr(), kind, code, quoted, least+r.IntN(60))
+	teller := talk.Src.Addr()
+	if r.IntN(3) == 0 && (outside || from.segment == "egress-web") { // a router on the way
+		teller = map[bool][2]netip.Addr{true: pair("203.0.113.99", "2001:db8:77::63"), false: pair("10.0.1.99", "2001:db8:1::63")}[outside][familyOf(teller)]
+	}
+	frame := pkttest.ErrorAbout(from.src, from.dst, teller, talk.Dst.Addr(), kind, code, quoted, least+r.IntN(60))
 	h.offer(t, r, from, frame)
 }
 

@@ -3,13 +3,11 @@ package datapath
 import (
 	"net/netip"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/test/pkttest"
 )
 
 func (w *world) natGCStats(t testing.TB) NATGCStats {
@@ -93,28 +91,6 @@ func TestNATEvents(t *testing.T) {
 	}
 	if len(natEvents()) != 0 {
 		t.Error("the news came twice")
-	}
-}
-
-// A trace says by which policy a packet leaves and what becomes of it, and takes nothing.
-func TestTraceOfATranslation(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { bySource(natEgress(tables, "two")) })
-	w.tables.EgressRules = natRules(&w.tables, overlay.Egress{Policies: []overlay.EgressPolicy{
-		{Name: "web", Router: "main", From: []overlay.Member{{Segment: "green"}}}, {Name: "two", Router: "main", From: []overlay.Member{{Port: "p0"}}},
-	}})
-	w.apply(t)
-	for want, in := range map[string]TraceInput{
-		"egress: policy web, translated here":                    {Port: "p2", Frame: pkttest.Frame(dave, gatewayMAC, "udp 10.0.2.13:5000 > 203.0.113.5:53 30")},
-		"nat: source is translated by web, to port 5000":         {Port: "p2", Frame: pkttest.Frame(dave, gatewayMAC, "udp 10.0.2.13:5000 > 203.0.113.5:53 30")},
-		"egress: policy two, by the gateway at remote 192.0.2.2": {Port: "p0", Frame: pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:5000 > 203.0.113.5:53 30")},
-		"drop: no-nat-session":                                   {Port: "s0", Frame: pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:53 > 198.51.100.100:5000 30")},
-	} {
-		if got := traceText(w.trace(t, in)); !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
-	}
-	if list := w.natSessions(t); len(list) != 0 {
-		t.Errorf("tracing made sessions %+v", list)
 	}
 }
 

@@ -3,12 +3,12 @@ package datapath
 // natReasons say which test provokes the reasons of egress policies and NAT.
 var natReasons = map[string]string{
 	"no-gateway":      "TestNATNoGateway",
-	"nat-exhausted":   "TestNATExhaustion",
+	"nat-exhausted":   "TestNATIsTheReference",
 	"nat-full":        "TestNATTableFull",
-	"nat-limit":       "TestNATLimit",
-	"no-nat-session":  "TestNATCases",
+	"nat-limit":       "TestNATIsTheReference",
+	"no-nat-session":  "TestNATIsTheReference",
 	"no-translation":  "TestNATRequired",
-	"nat-fragment":    "TestNATFragments",
+	"nat-fragment":    "TestNATIsTheReference",
 	"nat-unsupported": "TestNATCases",
 	"nat-conflict":    "TestNATTwoForwardsToOneHost",
 }

@@ -119,15 +119,6 @@ func natEgress(tables *fib.Tables, name string) *fib.Egress {
 	panic("no egress policy " + name)
 }
 
-// changeEgress adapts a policy of the world and applies it.
-func (w *world) changeEgress(t testing.TB, name string, change func(*fib.Egress)) {
-	t.Helper()
-	list := slices.Clone(w.tables.Egress)
-	w.tables.Egress = list
-	change(natEgress(&w.tables, name))
-	w.apply(t)
-}
-
 // bySource sends the sources of a policy to the first remote: this edge is no gateway.
 func bySource(e *fib.Egress) {
 	e.Pool, e.Owned, e.Uplink = [2][]netip.Addr{}, nil, ""

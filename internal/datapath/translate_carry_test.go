@@ -1,11 +1,7 @@
 package datapath
 
 import (
-	"errors"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -87,20 +83,5 @@ func (w *world) checkReturns(t testing.TB) {
 	}
 	if len(returns) != len(natSessions) {
 		t.Errorf("%d sessions and %d returns", len(natSessions), len(returns))
-	}
-}
-
-// Maps of another version go when the programs have been replaced.
-func TestOlderMapsGo(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	older := filepath.Join(w.dp.Pins.dir, "maps-1")
-	must(t, os.MkdirAll(older, 0o700))
-	w.reopen(t)
-	if _, err := os.Stat(older); err != nil {
-		t.Errorf("before the programs are replaced: %v", err)
-	}
-	w.apply(t)
-	if _, err := os.Stat(older); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after they were replaced: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package datapath
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -117,70 +116,4 @@ func onlyEgresses(t fib.Tables, names []string) fib.Tables {
 		t.EgressRules = natRules(&t, e)
 	}
 	return t
-}
-
-// While pools move no packet gets another policy's address.
-func TestSteeringMixesNothing(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	web := slices.IndexFunc(w.tables.Egress, func(e fib.Egress) bool { return e.Name == "web" })
-	allowed := natAddrs(webFirst4, webSecond4)
-	left := w.flood(t, func() {
-		for i := range 1000 {
-			list := slices.Clone(w.tables.Egress)
-			list[web].Pool[0] = [][]netip.Addr{allowed, allowed[:1], nil, allowed[1:]}[i%4]
-			list[1].Pool[0] = manyAddrs(i % 7)
-			must(t, w.dp.Egress.SteerEgress(list))
-		}
-	}, func(src netip.Addr) {
-		if !slices.Contains(allowed, src) {
-			t.Errorf("a packet left with the source %s", src)
-		}
-	})
-	if left == 0 {
-		t.Error("nothing left at all")
-	}
-}
-
-// Ways are steered beside all that reads, and beside replicas that come.
-func TestSteeringBesideOthers(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	beside := []func(i int) error{
-		func(i int) error { _, _, err := w.dp.NATSessions.PutNATRecords(natRecords(10*i, 10*i+10)); return err },
-		func(i int) error { _, err := w.dp.NATSessions.DeleteNATRecords(natRecords(10*i, 10*i+5)); return err },
-		func(int) error { return w.dp.NATSessions.EachNATSession(func(*NATSession) bool { return true }) },
-		func(int) error {
-			c, err := w.dp.NATSessions.NATSweep()
-			w.dp.Egress.NATTables(c)
-			return err
-		},
-		func(int) error { _, err := w.dp.Egress.PortUsages(10, 0); return err },
-		func(int) error {
-			lease, err := w.dp.Changes.Lease()
-			if err == nil {
-				err = errors.Join(lease.Renew(), lease.Close())
-			}
-			return err
-		},
-	}
-	results := make(chan error, len(beside))
-	for _, f := range beside {
-		go func() {
-			var err error
-			for i := 0; i < 20 && err == nil; i++ {
-				err = f(i)
-			}
-			results <- err
-		}()
-	}
-	away := slices.Clone(w.tables.Egress)
-	bySource(&away[0])
-	for i := range 50 {
-		must(t, w.dp.Egress.SteerEgress([][]fib.Egress{away, w.tables.Egress}[i%2]))
-	}
-	for range beside {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-	}
-	w.checkReturns(t)
 }

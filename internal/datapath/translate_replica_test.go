@@ -5,11 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
-	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 )
 
@@ -95,31 +93,6 @@ func TestRecordBinary(t *testing.T) {
 	}
 }
 
-// Gateways may send each other every bit of a session's state. A new bit that a receiver refuses ends
-// replication as soon as one session has it.
-func TestRecordsHaveAllStateBits(t *testing.T) {
-	spec, err := loadBpf()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var states *btf.Enum
-	if err := spec.Types.TypeByName("ct_bits", &states); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range states.Values {
-		r := natRecord("web", 0)
-		r.Bits |= uint32(v.Value)
-		b, err := r.AppendBinary(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got NATRecord
-		if err := got.UnmarshalBinary(b); err != nil || got.Bits != r.Bits {
-			t.Errorf("a session with %s: bits %#x of %#x came: %v", v.Name, got.Bits, r.Bits, err)
-		}
-	}
-}
-
 // A replica is what the other gateway has, with this one's numbers and clock.
 func TestPutNATSessions(t *testing.T) {
 	w := natWorld(t, ways()[0])
@@ -151,24 +124,6 @@ func TestPutNATSessions(t *testing.T) {
 	got.AgeNS, got.IdleNS, r.Replica = r.AgeNS, r.IdleNS, true
 	if d := cmp.Diff(r, got, sameAddrs); d != "" {
 		t.Error(d)
-	}
-}
-
-// The source behind a gateway itself is here for that gateway, and beyond it for others.
-func TestRecordVia(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	r := natRecord("web", 0)
-	r.Via = w.family.tep
-	w.putNATSessions(t, r)
-	for _, b := range w.natSessions(t) {
-		if b.Via.IsValid() {
-			t.Errorf("the source is behind %s, want it here", b.Via)
-		}
-	}
-	for _, back := range w.records(t) {
-		if back.Via != w.family.tep {
-			t.Errorf("others are told that it is behind %s", back.Via)
-		}
 	}
 }
 
@@ -221,29 +176,6 @@ func TestPutNATSessionsConflicts(t *testing.T) {
 	}
 }
 
-// A connection of an independent mapping brings the mapping along.
-func TestPutNATSessionsMappings(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	r := natRecord("web", 0)
-	r.Flags = uint16(bpfNatSessionFlagsNAT_SESSION_INDEPENDENT)
-	second := r
-	second.Outside = netip.MustParseAddrPort("203.0.113.99:1")
-	w.putNATSessions(t, r, second)
-	mappings := 0
-	for _, b := range w.natSessions(t) {
-		if b.Mapping {
-			mappings++
-			if b.Egress != r.Egress || b.Inside != r.Inside {
-				t.Errorf("mapping %+v", b)
-			}
-		}
-	}
-	if c := w.natGCStats(t); mappings != 1 || c.Mappings != 1 || c.Sessions != 2 {
-		t.Errorf("%d mappings, census %+v", mappings, c)
-	}
-	w.checkReturns(t)
-}
-
 func TestDeleteNATSessions(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	mine, theirs, other := natRecord("web", 0), natRecord("web", 1), natRecord("web", 2)
@@ -258,20 +190,6 @@ func TestDeleteNATSessions(t *testing.T) {
 	}
 	if list := w.natSessions(t); len(list) != 2 {
 		t.Errorf("sessions %+v", list)
-	}
-	w.checkReturns(t)
-}
-
-// Of a full table the rest is left out, without returns that lead nowhere.
-func TestPutNATSessionsFull(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 50 })
-	var records []NATRecord
-	for i := range 500 {
-		records = append(records, natRecord("web", i))
-	}
-	taken, conflicts := w.putNATSessions(t, records...)
-	if taken < 30 || taken > 50 || conflicts != 0 {
-		t.Errorf("%d taken, %d conflicts", taken, conflicts)
 	}
 	w.checkReturns(t)
 }
