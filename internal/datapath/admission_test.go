@@ -1,11 +1,9 @@
 package datapath
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
@@ -114,26 +112,4 @@ func (w *world) inOrder(t *testing.T) {
 			must(t, w.dp.Hosts.maps.Fdb.Put(k, e))
 		}
 	}))
-}
-
-// A MAC address that is frozen is learned anew when nothing is to be frozen.
-func TestFrozenMACIsForgottenWithoutDuplicates(t *testing.T) {
-	w := newWorld(t, underIPv4, freezing)
-	w.send(t, "p0", say(alice, all))
-	for range 5 {
-		w.send(t, "p1", say(alice, all))
-		w.send(t, "p0", say(alice, all))
-	}
-	if e := w.fdbEntry(t, "blue", alice); e == nil || e.Frozen == 0 {
-		t.Fatalf("it is not frozen: %+v", e)
-	}
-	w.apply(t)
-	if e := w.fdbEntry(t, "blue", alice); e == nil || e.Frozen < time.Second {
-		t.Errorf("the same configuration makes it %+v", e)
-	}
-	w.dp.prog.cfg.FDB.Duplicates.Moves = 0
-	w.apply(t)
-	if e := w.fdbEntry(t, "blue", alice); e != nil {
-		t.Errorf("it is known still: %s", fmt.Sprint(*e))
-	}
 }

@@ -146,16 +146,6 @@ func TestErrorsAboutUnfinishedPackets(t *testing.T) {
 	}
 }
 
-// The next hop may be where the packet came from: a router of the segment's own.
-func TestNextHopAtTheSamePort(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	w.setRoute("main", route("10.6.0.0/16", via("blue", "10.0.1.66")))
-	w.apply(t)
-	taps := w.taps(t)
-	w.fromPort(t, "p0", pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.6.0.1:2 30"))
-	w.asked(t, taps, "blue", gateway4, gatewayMAC, "10.0.1.66", 2, "p0", "p1")
-}
-
 // The answer makes the next packet go, from a port, from a remote and at the uplink.
 func TestAnswersAreReceived(t *testing.T) {
 	for _, to := range []way{ways()[0], ways()[6]} {
@@ -212,20 +202,6 @@ func TestAnswersArePassedOn(t *testing.T) {
 	}
 	if got := taps["u0"].drain(t); len(got) != 0 {
 		t.Errorf("%d packets to other edges for an answer out of a tunnel", len(got))
-	}
-}
-
-// A segment without an address of the packet's family has nobody to ask as.
-func TestNobodyToAskAs(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		g := tables.Segments[1].Gateway
-		g.Addresses = g.Addresses[:1] // IPv4 only
-	})
-	drops, events := w.counted(t, func() {
-		w.fromPort(t, "p0", pkttest.Frame(alice, gatewayMAC, "udp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 30"))
-	})
-	if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 0 {
-		t.Errorf("drops %v, events %v", drops, events)
 	}
 }
 

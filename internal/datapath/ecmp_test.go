@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
@@ -208,69 +207,4 @@ func wantEven(t *testing.T, buckets [groupBuckets]uint16, hops []uint16) {
 	if len(counts) != len(hops) {
 		t.Fatalf("%d next hops have buckets, want %d", len(counts), len(hops))
 	}
-}
-
-// A unicast route leads somewhere, or the tables are refused.
-func TestRouteWithoutHops(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	tables := w.tables
-	tables.Routers = []fib.Router{{Name: "main", Routes: []fib.Route{route("10.7.0.0/16")}}}
-	done := make(chan error, 1)
-	go func() { done <- w.dp.Apply(tables) }()
-	select {
-	case err := <-done:
-		if err == nil {
-			t.Error("a unicast route without next hops is taken")
-		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("Apply does not return")
-	}
-}
-
-// Routes with the same next hops share a group; a next hop that nobody uses goes.
-func TestGroupsAreShared(t *testing.T) {
-	w := ecmpWorld(t, 8)
-	if groups, hops := w.groupsUsed(t); groups > 7 || hops > 15 { // 6 by single next hops, one of eight
-		t.Errorf("%d groups and %d next hops are in use", groups, hops)
-	}
-	before, hopsBefore := w.groupsUsed(t)
-	w.setRoute("main", route("10.6.0.0/16", mustHops(8)...))
-	w.apply(t)
-	if groups, hops := w.groupsUsed(t); groups != before || hops != hopsBefore {
-		t.Errorf("%d groups and %d next hops after another route by the same ones, were %d and %d", groups, hops, before, hopsBefore)
-	}
-	w.tables.Routers[0].Routes = w.tables.Routers[0].Routes[:2]
-	w.apply(t)
-	if groups, hops := w.groupsUsed(t); groups != 1 || hops != 1 {
-		t.Errorf("%d groups and %d next hops are left, want those of blue", groups, hops)
-	}
-}
-
-func mustHops(n int) []fib.Hop {
-	hops, _, _ := manyHops(n)
-	return hops
-}
-
-// groupsUsed counts what is in the maps.
-func (w *world) groupsUsed(t *testing.T) (groups, hops int) {
-	t.Helper()
-	list := make([]bpfNexthopGroup, w.dp.Routes.maps.NexthopGroups.MaxEntries())
-	hopList := make([]bpfNexthop, w.dp.Routes.maps.Nexthops.MaxEntries())
-	if err := readArray(w.dp.Routes.maps.NexthopGroups, list); err != nil {
-		t.Fatal(err)
-	}
-	if err := readArray(w.dp.Routes.maps.Nexthops, hopList); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range list {
-		if g != (bpfNexthopGroup{}) {
-			groups++
-		}
-	}
-	for _, h := range hopList {
-		if h != (bpfNexthop{}) {
-			hops++
-		}
-	}
-	return groups, hops
 }

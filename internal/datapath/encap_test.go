@@ -63,38 +63,6 @@ func TestEncapsulation(t *testing.T) {
 	})
 }
 
-// What a test packet looks like is checked by another program too.
-func TestEncapsulationIsWellFormed(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := to.world(t)
-		for _, words := range innerFrames {
-			in := pkttest.Frame(alice, bob, words)
-			out := w.fromPort(t, "p0", in).out
-			tunnel := []check.Checker{check.UDP(check.EntropyPort, check.DstPort(to.tunnel.UDPPort), check.NoChecksum), check.VXLAN(blueVNI)}
-			switch to.tunnel.Encapsulation {
-			case overlay.Geneve:
-				tunnel[1] = check.Geneve(blueVNI, to.tunnel.Options)
-			case overlay.NVGRE:
-				tunnel = []check.Checker{check.NVGRE(blueVNI, check.FlowID(uint8(to.entropyOf(w, out))))}
-			}
-			head := []check.Checker{
-				check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
-				check.IP(to.family.tep, to.family.remotes[0], check.PlainHeader, check.TTL(64), check.DontFragment),
-			}
-			check.Packet(t, in, out, append(append(head, tunnel...), check.Frame(padded(in)))...)
-		}
-	})
-}
-
-// srcPort is the outer UDP source port of an encapsulated packet.
-func srcPort(f family, b []byte) uint16 {
-	at := etherLen + ipv6Len
-	if f.tep.Is4() {
-		at = etherLen + ipv4Len
-	}
-	return binary.BigEndian.Uint16(b[at:])
-}
-
 // A segment with UDP checksums goes through the kernel's tunnel device, which
 // gets the frame as it is.
 func TestUDPChecksumOnIPv6(t *testing.T) {
@@ -116,45 +84,6 @@ func TestUDPChecksumOnIPv6(t *testing.T) {
 			check.Equal(t, words, in, r.out)
 		}
 		w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: bigger(w, bob, 1)}, reported: true})
-	}
-}
-
-// The source port is the flow's, and flows spread over the range.
-func TestEntropy(t *testing.T) {
-	const flows = 1000
-	for name, words := range map[string]func(i int) string{
-		"ports":     func(i int) string { return fmt.Sprintf("tcp 10.0.0.1:%d > 10.0.0.2:80", 32768+i) },
-		"addresses": func(i int) string { return fmt.Sprintf("udp 10.0.%d.%d:53 > 10.1.0.1:53", i/250, i%250) },
-		"IPv6":      func(i int) string { return fmt.Sprintf("tcp [2001:db8::1]:%d > [2001:db8::2]:80", 32768+i) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, underIPv4, static(underIPv4))
-			seen := map[uint16]bool{}
-			var bins [16]float64
-			for i := range flows {
-				var ports [2]uint16
-				for pass := range ports {
-					r := w.fromPort(t, "p0", pkttest.Frame(alice, bob, words(i)))
-					ports[pass] = srcPort(w.family, r.out)
-				}
-				if ports[0] != ports[1] || ports[0] < 49152 {
-					t.Fatalf("flow %d has the source ports %v", i, ports)
-				}
-				seen[ports[0]] = true
-				bins[(ports[0]-49152)>>10]++
-			}
-			// Of 1000 random draws from 16384, some 970 differ.
-			if len(seen) < 930 {
-				t.Errorf("%d flows have %d source ports", flows, len(seen))
-			}
-			chi2, expected := 0.0, float64(flows)/float64(len(bins))
-			for _, n := range bins {
-				chi2 += (n - expected) * (n - expected) / expected
-			}
-			if chi2 > 37.7 { // 15 degrees of freedom: one in a thousand is worse
-				t.Errorf("the source ports are uneven: chi-square %.1f, sixteenths %v", chi2, bins)
-			}
-		})
 	}
 }
 
@@ -284,28 +213,6 @@ func TestTunnelPacketIsNoPortsFrame(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A tunnel packet can be a port's frame: tunnels nest, each kind in each.
-func TestNestedTunnel(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := to.world(t)
-		for _, inside := range ways() {
-			o := pkttest.Outer{
-				SrcMAC: alice, DstMAC: bob, Src: inside.family.unknown, Dst: inside.family.tep, VNI: 7,
-				Encapsulation: inside.tunnel.Encapsulation, GeneveOptions: inside.tunnel.Options,
-			}
-			in := o.Wrap(pkttest.Frame(carol, nobody, udp4))
-			r := w.fromPort(t, "p0", in)
-			w.wantTunnel(t, in, in, r)
-			o.SrcMAC, o.DstMAC = bob, alice
-			in = o.Wrap(pkttest.Frame(carol, nobody, udp4))
-			tunnel := w.fromRemote(in)
-			r = w.fromUnderlay(t, tunnel)
-			r.want(t, tunnel, forwarded)
-			check.Equal(t, inside.name, in, r.out)
-		}
-	})
 }
 
 func TestUnresolvedNextHop(t *testing.T) {

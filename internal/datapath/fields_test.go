@@ -63,19 +63,6 @@ func (w *world) sameID(out []byte) func(*pkttest.Outer) {
 	}
 }
 
-// Packets that may be fragmented differ in their identification (RFC 6864).
-func TestIdentification(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4), tunnelled(overlay.Tunnel{Encapsulation: overlay.VXLAN, UDPPort: 4789, DF: overlay.DFUnset}))
-	seen := map[string]bool{}
-	for range 100 {
-		out := w.fromPort(t, "p0", pkttest.Frame(alice, bob, udp4)).out
-		seen[string(out[etherLen+4:etherLen+6])] = true
-	}
-	if len(seen) < 90 {
-		t.Errorf("100 packets have %d identifications", len(seen))
-	}
-}
-
 // Fields that are no part of a flow are those of each packet, not of its first.
 func TestFieldsAreNotCached(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
@@ -136,16 +123,4 @@ func TestECNOutOfTheTunnel(t *testing.T) {
 		in := padded(pkttest.Frame(bob, alice, arp))
 		check.Equal(t, "ARP", in, w.fromUnderlay(t, o.Wrap(in)).out)
 	})
-}
-
-// A mark that a packet got in one tunnel goes on into the next.
-func TestECNIntoTheNextTunnel(t *testing.T) {
-	to := ways()[0]
-	w := routedWorld(t, to)
-	o := w.outerIn("blue", to.family.remotes[0])
-	o.TOS = 3
-	in := o.Wrap(pkttest.Frame(bob, gatewayMAC, "tos 2 udp 10.0.1.11:1 > 10.0.2.14:2 40"))
-	r := w.fromUnderlay(t, in)
-	want := pkttest.Frame(gatewayMAC, erin, "ttl 63 tos 3 udp 10.0.1.11:1 > 10.0.2.14:2 40")
-	w.wantTunnelIn(t, "green", in, want, r, func(o *pkttest.Outer) { o.TOS = 3 })
 }

@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
@@ -87,30 +86,6 @@ func TestRealFrames(t *testing.T) {
 	}
 }
 
-// A VLAN tag reaches the programs as metadata, which TEST_RUN cannot make.
-func TestRealVLANFrames(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4))
-	taps := w.taps(t)
-	tagged := pkttest.Packet(pkttest.Ether(alice, bob), pkttest.VLAN(7), pkttest.IPv4("10.0.0.1", "10.0.0.2"), pkttest.UDP(1, 2), pkttest.Payload(18))
-	drops, _ := w.counted(t, func() {
-		taps["p0"].send(t, tagged)
-		w.comeIn(t, taps, tagged, 0)
-	})
-	if drops["vlan-tagged"] != 1 || sum(drops) != 1 {
-		t.Errorf("drops %v, want one for vlan-tagged", drops)
-	}
-	// On the underlay a tag means another network: the host's.
-	tunnel := w.fromRemote(pkttest.Frame(bob, alice, udp4))
-	tunnel = append(append(append([]byte(nil), tunnel[:12]...), 0x81, 0, 0, 7), tunnel[12:]...)
-	drops, events := w.counted(t, func() {
-		taps["u0"].send(t, tunnel)
-		w.comeIn(t, taps, tunnel, 0)
-	})
-	if sum(drops) != 0 || sum(events) != 0 {
-		t.Errorf("a tagged tunnel packet: drops %v, events %v; want none", drops, events)
-	}
-}
-
 func TestFloodUnresolved(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
 		tables.TEPs[0].NextMAC = overlay.MAC{}
@@ -120,28 +95,6 @@ func TestFloodUnresolved(t *testing.T) {
 	drops, events := w.counted(t, func() { w.fromPort(t, "p0", in) })
 	if drops["nexthop-unresolved"] != 1 || drops["no-underlay-route"] != 1 || sum(drops) != 2 || events["flood-copy"] != 1 {
 		t.Errorf("drops %v and events %v, want each remote's reason and a copy to p1", drops, events)
-	}
-}
-
-// When no copy leaves, the reasons are those of the members; that there is no
-// member would be wrong.
-func TestFloodToNobodyReachable(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
-	in := pkttest.Frame(alice, all, arp) // green: p2 and the first remote
-	drops, _ := w.counted(t, func() { w.fromPort(t, "p2", in) })
-	if drops["nexthop-unresolved"] != 1 || sum(drops) != 1 {
-		t.Errorf("drops %v, want one for unresolved", drops)
-	}
-}
-
-func TestFloodTooBig(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Ports[1].MTU = 1400 })
-	taps := w.taps(t)
-	in := pkttest.Frame(alice, all, fmt.Sprintf("udp 10.0.0.1:1 > 10.0.0.2:2 %d", 1430-28))
-	drops, _ := w.counted(t, func() { w.fromPort(t, "p0", in) })
-	w.comeIn(t, taps, in, 2) // not to p1
-	if drops["too-big"] != 1 || sum(drops) != 1 {
-		t.Errorf("drops %v, want one for too-big", drops)
 	}
 }
 

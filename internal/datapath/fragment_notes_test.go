@@ -79,19 +79,3 @@ func TestLaterFragmentsKeepTheHeaders(t *testing.T) {
 		})
 	}
 }
-
-// A fragment header behind other extension headers makes a fragment: nobody is told of its later ones
-// (RFC 4443 section 2.4), which have no transport header to tell by.
-func TestNoErrorsAboutFragmentsBehindHeaders(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	pieces := pkttest.Fragments(pkttest.Frame(alice, gatewayMAC, "ttl 1 udp [2001:db8:1::a]:1 > [2001:db8:2::d]:2 100"), 7, 64)
-	for name, kinds := range map[string][]uint8{"none": nil, "one": {hopOptions}, "two": {hopOptions, destinationOptions}, "three": {hopOptions, routingHeader, destinationOptions}} {
-		for i, piece := range pieces {
-			in := pkttest.WithExtensions(piece, kinds...)
-			drops, events := w.counted(t, func() { w.fromPort(t, "p0", in) })
-			if sent := events["icmp-sent"]; drops["ttl-exceeded"] != 1 || (sent == 1) != (i == 0) {
-				t.Errorf("%s before the fragment header, fragment %d: drops %v, %d errors", name, i, drops, sent)
-			}
-		}
-	}
-}

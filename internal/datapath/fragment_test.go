@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
 const (
 	dontFragment, moreFragments = 0x4000, 0x2000
-	fragmentOffset              = 0x1fff
 )
 
 // wholePacket is a frame with an IPv4 packet, checksums and all.
@@ -193,31 +191,6 @@ func (w *world) cross(t *testing.T, taps map[string]*tap, c fragmentCase) {
 	w.wantFragments(t, c.into, in, out.fragments(c.mtu), taps[c.at].drain(t))
 }
 
-// A routed packet that may be fragmented and does not fit leaves in fragments (RFC 1812 section
-// 5.2.6), into tunnels and ports, out of tunnels and ports; one that just fits leaves whole.
-func TestRoutedPacketsAreFragmented(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w, taps := fragmentWorld(t, to, 1300)
-		for _, c := range fragmentCases(to, 1300) {
-			for _, n := range []int{c.mtu, c.mtu + 1, 1500, 3000, deviceMTU - 200} {
-				for _, unfinished := range []bool{false, true} {
-					c.packet.unfinished = unfinished && c.from == "p0"
-					c.packet = c.packet.datagram(n - ipv4Len)
-					for range 2 { // decided, and from the cache
-						drops, events := w.counted(t, func() { w.cross(t, taps, c) })
-						if fragmented := events["fragmented"] == 1; sum(drops) != 0 || fragmented != (n > c.mtu) {
-							t.Errorf("%d bytes from %s to %s: drops %v, events %v", n, c.from, c.packet.to, drops, events)
-						}
-					}
-				}
-			}
-			if t.Failed() {
-				t.Fatalf("from %s to %s", c.from, c.packet.to)
-			}
-		}
-	})
-}
-
 // Any packet at random, also one that is a fragment or has options, against the reference.
 func TestFragmentsAtRandom(t *testing.T) {
 	for _, to := range []way{ways()[0], ways()[3], ways()[6]} {
@@ -294,65 +267,6 @@ func TestNotFragmented(t *testing.T) {
 	w.wantDrop(t, dropCase{reason: "too-big", from: "p0", reported: true, packet: packet{
 		bytes: pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.2.13:2 3000"), gsoSize: 1400,
 	}})
-}
-
-// A fragment with a remote without a next hop's MAC address, or whose offset would run over, is
-// not half sent.
-func TestFragmentsThatCannotLeave(t *testing.T) {
-	w, taps := fragmentWorld(t, ways()[0], 1300, func(_ *Config, tables *fib.Tables) { tables.TEPs[0].NextMAC = overlay.MAC{} })
-	c := fragmentCases(ways()[0], 1300)[0]
-	for reason, frag := range map[string]uint16{"nexthop-unresolved": 0, "too-big": fragmentOffset} {
-		p := c.packet.datagram(1480)
-		p.frag = frag
-		drops, events := w.counted(t, func() { taps["p0"].send(t, p.frame()) })
-		if drops[reason] != 1 || sum(drops) != 1 || events["fragmented"] != 0 {
-			t.Errorf("drops %v, events %v; want %s", drops, events, reason)
-		}
-		if got := taps["u0"].drain(t); len(got) != 0 {
-			t.Errorf("%d frames left for %s", len(got), reason)
-		}
-	}
-}
-
-// NAT translates the whole packet: the fragments carry its addresses, and its checksum.
-func TestTranslatedPacketsAreFragmented(t *testing.T) {
-	to := ways()[0]
-	w := natWorld(t, to, func(_ *Config, tables *fib.Tables) {
-		for i := range tables.Ports {
-			tables.Ports[i].MTU = deviceMTU
-		}
-	})
-	for i := range w.tables.Ports {
-		if w.tables.Ports[i].Uplink {
-			w.tables.Ports[i].MTU = 1280
-		}
-	}
-	w.apply(t)
-	taps := w.taps(t)
-	taps["s0"] = w.tap(t, "s0x", "s0")
-	p := wholePacket{src: alice, dst: gatewayMAC, from: "10.0.1.10", to: "203.0.113.5", ttl: 64, id: 7}
-	for _, p.unfinished = range []bool{false, true} {
-		var h virtioHeader
-		if p.unfinished {
-			h = virtioHeader{Flags: virtioNeedsCsum, CsumStart: etherLen + ipv4Len, CsumOffset: 6}
-		}
-		in := p.datagram(2000).frame()
-		taps["p0"].sendWith(t, taps["p0"].self, h, in)
-		got := taps["s0"].drain(t)
-		if len(got) != 2 {
-			t.Fatalf("%d fragments at the uplink, want 2", len(got))
-		}
-		port := binary.BigEndian.Uint16(got[0].bytes[etherLen+ipv4Len:])
-		out := p
-		out.from, out.unfinished = uplink4, false
-		out = out.datagram(2000)
-		binary.BigEndian.PutUint16(out.payload, port)
-		resummed := out.payload
-		resummed[6], resummed[7] = 0, 0
-		pseudo := slices.Concat(addr(out.from).AsSlice(), addr(out.to).AsSlice(), []byte{0, pkttest.ProtoUDP, 2000 >> 8, 2000 & 0xff})
-		binary.BigEndian.PutUint16(resummed[6:], ^pkttest.Sum(resummed, uint32(pkttest.Sum(pseudo, 0))))
-		w.wantFragments(t, "", in, out.leaving(uplinkMAC, ispMAC).fragments(1280), got)
-	}
 }
 
 // Where the kernel's tunnel device adds the outer headers, it gets plain fragments.

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -156,28 +155,6 @@ func TestGatewayAnswersPing(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Link-local gateway addresses are each segment's own, mostly the same on all.
-func TestLinkLocalGateway(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		for i := range 2 {
-			g := tables.Segments[i].Gateway
-			g.Addresses = append(g.Addresses, netip.MustParsePrefix("fe80::1/64"))
-		}
-	})
-	for _, c := range []struct{ from, mac, words string }{
-		{"p0", alice, "ns fe80::a ? fe80::1"}, {"p2", dave, "ns fe80::d ? fe80::1"},
-	} {
-		in := pkttest.Frame(c.mac, "33:33:ff:00:00:01", c.words)
-		r := w.fromPort(t, c.from, in)
-		r.want(t, in, forwarded)
-		check.Packet(t, in, r.out, check.Ether(gatewayMAC, c.mac), check.IP(addr("fe80::1"), addr("fe80::"+c.mac[16:])), check.Advertisement(check.Router|check.Solicited|check.Override, addr("fe80::1"), gatewayMAC))
-		in = pkttest.Frame(c.mac, gatewayMAC, "icmp fe80::"+c.mac[16:]+" > fe80::1 8")
-		r = w.fromPort(t, c.from, in)
-		r.want(t, in, forwarded)
-		check.Packet(t, in, r.out, check.Ether(gatewayMAC, c.mac), check.IP(addr("fe80::1"), addr("fe80::"+c.mac[16:])), check.ICMPv6(129, 0))
-	}
 }
 
 // What the edge does not serve at its addresses.

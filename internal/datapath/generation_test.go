@@ -7,7 +7,6 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -66,45 +65,6 @@ func TestMoveOutdatesItsShard(t *testing.T) {
 		if _, events := w.counted(t, func() { w.send(t, "p0", say(a, b)) }); events[c.want] != 1 {
 			t.Errorf("%s moved: events %v, want %s", c.what, events, c.want)
 		}
-	}
-}
-
-// A host that moved away and came back is learned again, although its flow is in the cache.
-func TestSourceThatCameBack(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.follow(t, []step{
-		{"p1", say(bob, all), "flood"}, {"p0", say(alice, bob), "p1"}, {"p0", say(alice, bob), "p1"},
-		{"first", say(alice, bob), "p1"}, {"p1", say(bob, alice), "first"},
-		{"p0", say(alice, bob), "p1"}, {"p1", say(bob, alice), "p0"},
-	})
-}
-
-// A neighbour that gets another MAC address outdates the flows to the one that it had.
-func TestNeighbourOutdatesItsShard(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		green := &tables.Segments[1]
-		green.Static = append(green.Static, overlay.StaticMAC{MAC: macOf(carol), Port: "p2"})
-	})
-	macs := apart(3, dave, erin, gatewayMAC)
-	learn := func(address, mac string) {
-		w.send(t, "p2", pkttest.Frame(mac, all, "arp "+address+" ! "+address))
-	}
-	flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.0.2.60:7 20")
-	learn("10.0.2.60", macs[0])
-	learn("10.0.2.61", macs[1])
-	w.follow(t, []step{{"p0", flow, "p2"}, {"p0", flow, "p2"}})
-	for _, c := range []struct{ address, mac, want string }{
-		{"10.0.2.61", macs[2], "hit"}, {"10.0.2.60", macs[2], "stale"},
-	} {
-		learn(c.address, c.mac)
-		if _, events := w.counted(t, func() { w.send(t, "p0", flow) }); events[c.want] != 1 {
-			t.Errorf("%s moved to %s: events %v, want %s", c.address, c.mac, events, c.want)
-		}
-	}
-	in, r := w.sendIn(t, "blue", "p0", flow)
-	r.want(t, in, forwarded)
-	if got := macString(r.out[:6]); got != macs[2] {
-		t.Errorf("the flow goes to %s, want %s", got, macs[2])
 	}
 }
 
@@ -184,50 +144,6 @@ func TestTransitFlowsOutdatedByShard(t *testing.T) {
 		}
 		if got, want := addrOfBytes(r.out[30:34]), w.remote(c.at); got != want {
 			t.Errorf("%s: to %s, want %s", c.what, got, want)
-		}
-	}
-}
-
-// hitRate has many hosts move, one before each few packets of 64 flows, and is the share of
-// packets that found a good decision.
-func hitRate(t testing.TB, w *world, segment string, moves, packets int) float64 {
-	t.Helper()
-	const flows = 64
-	frame := func(i int) []byte {
-		return pkttest.Frame(fmt.Sprintf("02:00:00:01:00:%02x", i%flows), bob, udp4)
-	}
-	w.send(t, "p1", say(bob, all))
-	list := make([]rib.BGPMAC, 1)
-	list[0].Segment = segment
-	_, events := w.counted(t, func() {
-		for i := range moves {
-			list[0].MAC = overlay.MAC{2, 0, 0, 2, byte(i >> 8), byte(i)}
-			list[0].Remote = w.family.remotes[0]
-			must(t, w.dp.Hosts.PutBGPMACs(list))
-			list[0].Sticky = i%2 == 0 // a change of one that is known
-			must(t, w.dp.Hosts.PutBGPMACs(list))
-			for n := range packets {
-				w.send(t, "p0", frame(i*packets+n))
-			}
-		}
-	})
-	return float64(events["hit"]) / float64(moves*packets)
-}
-
-// Hosts that move in another segment cost a flow nothing, those of its own two 64ths.
-func TestHitRateWhileHostsMove(t *testing.T) {
-	w := bgpWorld(t, func(_ *Config, tables *fib.Tables) {
-		tables.Segments[1].EVPN = &overlay.EVPNInstance{}
-	})
-	for _, c := range []struct {
-		segment string
-		least   float64
-	}{{"green", 0.9}, {"blue", 0.75}} {
-		w.forget(t)
-		got := hitRate(t, w, c.segment, 300, 10)
-		t.Logf("%.3f of the packets hit while hosts move in %s", got, c.segment)
-		if got < c.least {
-			t.Errorf("want at least %.2f", c.least)
 		}
 	}
 }

@@ -86,44 +86,6 @@ func TestGeneveOptionWalk(t *testing.T) {
 	}
 }
 
-// Critical options are known while a segment has them.
-func TestGeneveOptionsAreForgotten(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4), tunnelled(geneve(criticalOptions)))
-	in := w.fromRemote(pkttest.Frame(bob, alice, tcp4))
-	w.fromUnderlay(t, in).want(t, in, forwarded)
-	w.tables.Segments[0].Tunnel = geneve(nil)
-	w.apply(t)
-	w.wantDrop(t, dropCase{reason: "unknown-option", from: "u0", packet: packet{bytes: in}})
-}
-
-// With options of any length: cut anywhere, nothing passes, and there is a reason.
-func TestCutGeneveIsNotForwarded(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t, f, static(f), tunnelled(geneve(nil)))
-			for n := 0; n <= overlay.MaxOptions; n += 4 {
-				o := w.outer(f.remotes[0])
-				o.GeneveOptions = anyOptions(n)
-				tunnel := o.Wrap(pkttest.Frame(bob, alice, udp4))
-				w.cut(t, "u0", tunnel, len(tunnel), func(n int) []byte { return tunnel[:n] })
-				if t.Failed() {
-					t.Fatalf("%d bytes of options", n)
-				}
-			}
-		})
-	}
-}
-
-// anyOptions are n bytes of them.
-func anyOptions(n int) (b []byte) {
-	for n > 0 {
-		size := min(n, 128)
-		b = append(b, pkttest.Option(1, 1, size-4)...)
-		n -= size
-	}
-	return b
-}
-
 // The outer datagram cut by its sender: all lengths fit, but the inside is short.
 func TestShortDatagramsAreNotForwarded(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {

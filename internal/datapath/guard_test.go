@@ -101,20 +101,6 @@ func (w *world) offerTwice(t *testing.T, from string, in []byte, reason string) 
 	}
 }
 
-// The guard of a VLAN is its own, and what is spoofed is not learned.
-func TestGuardOfAVLAN(t *testing.T) {
-	w := trunkWorld(t, ways()[0], false, func(w *world) {
-		w.tables.Ports[0].Allowed = &overlay.Allowed{MACs: []overlay.MAC{macOf(alice)}}
-	})
-	w.follow(t, []step{
-		{"p0", withTags("vlan 10 ", alice, carol), "p1"}, {"p0", withTags("vlan 10 ", nobody, carol), "drop"},
-		{"p0", withTags("vlan 20 ", dave, erin), "p2"}, {"p0", withTags("vlan 20 ", nobody, erin), "p2"},
-	})
-	if at := w.fdb(t, nobody); at != "" {
-		t.Errorf("the spoofed MAC is learned at %s", at)
-	}
-}
-
 // A change of what is allowed reaches flows in the cache.
 func TestGuardReachesCachedFlows(t *testing.T) {
 	w := newWorld(t, underIPv4, static(underIPv4))

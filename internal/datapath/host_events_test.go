@@ -171,17 +171,6 @@ func TestHostEventsOfAddresses(t *testing.T) {
 	}
 }
 
-// A trace tells of no arrival.
-func TestTraceTellsOfNoHostEvent(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	f := w.followHostEvents(t)
-	w.send(t, "first", say(bob, all))
-	w.trace(t, TraceInput{Port: "p0", Frame: say(bob, all)})
-	if got := w.mark(t, f); len(got) != 0 {
-		t.Errorf("%+v", got)
-	}
-}
-
 // A sender of many addresses is told of for a while; then it is told that some were lost,
 // once an interval at most, and Hosts has all of them.
 func TestFloodOfHostEvents(t *testing.T) {

@@ -101,15 +101,3 @@ func TestAsk(t *testing.T) {
 		}
 	})
 }
-
-// A host on a VLAN of a trunk is asked there.
-func TestAskOnAVLAN(t *testing.T) {
-	w := newWorld(t, underIPv4, byBGP, func(_ *Config, tables *fib.Tables) { tables.Ports[0].Name, tables.Ports[0].VLAN = "p0.10", 10 })
-	far := w.tap(t, "p0x", "p0")
-	w.do(t, func() {
-		must(t, w.dp.HostEvents.SolicitHost("blue", "p0.10", macOf(alice), []netip.Addr{addr("10.0.1.10")}))
-	})
-	got := far.receive(t, 1)[0].bytes
-	check.Equal(t, "tag", []byte{0x81, 0, 0, 10}, got[12:16])
-	check.Packet(t, nil, slices.Delete(got, 12, 16), check.Ether(requesterMAC.String(), alice), check.ARP(1, requesterMAC.String(), netip.IPv4Unspecified(), zero, addr("10.0.1.10")))
-}

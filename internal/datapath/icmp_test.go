@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 
@@ -130,14 +129,6 @@ func TestRoutesThatRefuse(t *testing.T) {
 	})
 }
 
-// A blackhole says nothing.
-func TestBlackhole(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	for _, words := range []string{"udp 10.0.1.10:1 > 10.9.1.5:2 30", "udp [2001:db8:1::a]:1 > [2001:db8:9:1::5]:2 30"} {
-		w.wantDrop(t, dropCase{reason: "blackhole", from: "p0", packet: packet{bytes: pkttest.Frame(alice, gatewayMAC, words)}})
-	}
-}
-
 // A packet of a cached flow whose TTL ends is refused and counted as an uncached one:
 // the router decides about it.
 func TestTTLOfACachedFlow(t *testing.T) {
@@ -191,16 +182,6 @@ func TestNoErrorAbout(t *testing.T) {
 			}
 			w.wantError(t, "blue", "p0", pkttest.Frame(alice, gatewayMAC, c.words), c.want)
 		})
-	}
-}
-
-// A short packet's padding is no part of what is quoted.
-func TestPaddingIsNotQuoted(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	for size := range 18 {
-		frame := pkttest.Frame(alice, gatewayMAC, fmt.Sprintf("ttl 1 udp 10.0.1.10:1 > 10.0.2.13:2 %d", size))
-		frame = append(frame, make([]byte, max(0, 60-len(frame)))...)
-		w.wantError(t, "blue", "p0", frame, refusal{reason: "ttl-exceeded", kind: 11, source: gateway4})
 	}
 }
 

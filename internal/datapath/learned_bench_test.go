@@ -61,33 +61,3 @@ func BenchmarkPutRoutes(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n)/routes, "ns/route")
 }
-
-// BenchmarkPutBGPMAC: one host moves.
-func BenchmarkPutBGPMAC(b *testing.B) {
-	w := learnedBench(b)
-	list := []rib.BGPMAC{{Segment: "blue", MAC: macOf(bob)}}
-	for n := 0; b.Loop(); n++ {
-		list[0].Remote = w.family.remotes[n%2]
-		must(b, w.dp.Hosts.PutBGPMACs(list))
-	}
-}
-
-// BenchmarkApplyRoutes: nothing has changed among 10,000 routes and 100,000 hosts.
-func BenchmarkApplyRoutes(b *testing.B) {
-	w := learnedBench(b)
-	for i := range 10_000 {
-		hop := fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: overlay.MAC{2, 0, 2, 0, 0, byte(i % 100)}}
-		r := route("10.0.0.0/32", hop)
-		r.Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
-		w.tables.Routers[0].Routes = append(w.tables.Routers[0].Routes, r)
-	}
-	var bgpMACs []rib.BGPMAC
-	for i := range manyHosts {
-		bgpMACs = append(bgpMACs, rib.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 1, byte(i >> 16), byte(i >> 8), byte(i)}, Remote: w.family.remotes[0]})
-	}
-	must(b, w.dp.Hosts.PutBGPMACs(bgpMACs))
-	w.apply(b)
-	for b.Loop() {
-		w.apply(b)
-	}
-}

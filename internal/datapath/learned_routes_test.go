@@ -3,7 +3,6 @@ package datapath
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
@@ -74,48 +73,6 @@ func TestPutRoutes(t *testing.T) {
 func (w *world) routedTo(t testing.TB, frame []byte) string {
 	t.Helper()
 	return w.went(t, step{from: "p0", frame: frame})
-}
-
-// What nobody knows is named, and the rest is done.
-func TestRoutesOfStrangers(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	far := w.farHops()
-	err := w.dp.Routes.PutRoutes([]fib.Router{
-		{Name: "lost", Routes: []fib.Route{route("10.77.0.0/16", far[0])}},
-		{Name: "main", Routes: []fib.Route{
-			route("10.78.0.0/16", fib.Hop{Segment: "grey"}), route("10.79.0.0/16", fib.Hop{Segment: "main-l3", Remote: w.family.unknown, MAC: macOf(farMAC)}),
-			route("10.80.0.0/16", far[0]),
-		}},
-	})
-	for _, want := range []string{`no router "lost"`, `route 10.78.0.0/16: there is no segment "grey"`, "remote " + w.family.unknown.String()} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-	if got := w.routedTo(t, pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.80.0.1:7 20")); got != "first" {
-		t.Errorf("the good one goes to %s", got)
-	}
-}
-
-// More different next hops come and go than there is room for at a time.
-func TestRoutesReuseGroups(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	for i := range len(w.dp.Routes.groups) + 500 {
-		mac := overlay.MAC{2, 0, 0, 7, byte(i >> 8), byte(i)}
-		w.putRoute(t, route("10.77.0.1/32", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: mac}))
-	}
-	in, r := w.sendIn(t, "blue", "p0", pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.77.0.1:7 20"))
-	out := w.back(t, "main-l3", "first", in, r)
-	last := len(w.dp.Routes.groups) + 499
-	if got, want := macString(out[:6]), (overlay.MAC{2, 0, 0, 7, byte(last >> 8), byte(last)}).String(); got != want {
-		t.Errorf("to %s, want %s", got, want)
-	}
-	w.apply(t)
-	for _, c := range []struct{ src, dst, at string }{{"10.0.1.10", "10.0.3.1", "first"}, {"10.0.1.10", "10.0.2.13", "p2"}, {"10.0.1.10", "203.0.113.9", "s0"}} {
-		if got := w.routedTo(t, pkttest.Frame(alice, gatewayMAC, "udp "+c.src+":7 > "+c.dst+":7 20")); got != c.at {
-			t.Errorf("%s goes to %s, want %s", c.dst, got, c.at)
-		}
-	}
 }
 
 // A new process leaves the routes of the former one in place until it knows them.

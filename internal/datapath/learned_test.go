@@ -1,14 +1,11 @@
 package datapath
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/rib"
@@ -92,20 +89,6 @@ func TestBGPMACs(t *testing.T) {
 	})
 }
 
-// A host that came back to a port takes over again although its flow is in the cache.
-func TestBGPMACThatIsHere(t *testing.T) {
-	w := bgpWorld(t)
-	f := w.followHostEvents(t)
-	w.follow(t, []step{{"p1", say(alice, all), "flood"}, {"p0", say(bob, alice), "p1"}, {"p0", say(bob, alice), "p1"}})
-	w.mark(t, f)
-	w.bgpMAC(t, bob, "second", false)
-	w.follow(t, []step{{"p1", say(alice, bob), "second"}, {"p0", say(bob, alice), "p1"}, {"p1", say(alice, bob), "p0"}})
-	want := []HostEvent{{Segment: "blue", Port: "p0", MAC: macOf(bob), WasRemote: true, Remote: w.remote("second")}}
-	if got := w.mark(t, f); !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
 // A sticky host does not come to a port. The configuration says more than BGP.
 func TestBGPMACsThatStay(t *testing.T) {
 	w := bgpWorld(t, func(_ *Config, tables *fib.Tables) {
@@ -129,50 +112,6 @@ func TestBGPMACsThatStay(t *testing.T) {
 		w.bgpMAC(t, carol, remote, true)
 		w.wantFDBEntry(t, carol, "p1", OriginStatic)
 	}
-}
-
-// BGP's entries do not age.
-func TestBGPMACsDoNotAge(t *testing.T) {
-	w := bgpWorld(t)
-	w.bgpMAC(t, bob, "second", false)
-	w.arpEntry(t, "10.0.1.11", bob)
-	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
-	w.ageHosts(t, time.Hour)
-	if _, err := w.dp.Age(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	w.wantFDBEntry(t, alice, "", "")
-	w.wantFDBEntry(t, bob, "second", OriginBGP)
-	if a, b := w.neighbour(t, "blue", "10.0.1.10"), w.neighbour(t, "blue", "10.0.1.11"); a != nil || b == nil || b.Origin != OriginBGP {
-		t.Errorf("neighbours %+v, %+v", a, b)
-	}
-}
-
-// An entry that BGP says while it is about to age does not.
-func TestBGPMACWhileItAges(t *testing.T) {
-	w := bgpWorld(t)
-	w.send(t, "p0", say(bob, all))
-	n, err := w.dp.Hosts.deleteFDB(func(k bpfFdbKey, e bpfFdbEntry) bool {
-		old := e.Origin == bpfHostOriginORIGIN_LEARNED
-		if old {
-			go func() {
-				if err := w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{{Segment: "blue", MAC: k.Mac, Remote: w.remote("first")}}); err != nil {
-					t.Error(err)
-				}
-			}()
-			must(t, await.That(t.Context(), "BGP's entry", func() error {
-				if e := w.fdbEntry(t, "blue", bob); e.Origin != OriginBGP {
-					return fmt.Errorf("entry %+v", e)
-				}
-				return nil
-			}))
-		}
-		return old
-	})
-	if n != 0 || err != nil {
-		t.Errorf("%d entries aged (%v)", n, err)
-	}
-	w.wantFDBEntry(t, bob, "first", OriginBGP)
 }
 
 // arpEntry has BGP say what MAC address an address in blue has, "": it says so no more.
@@ -228,30 +167,6 @@ func TestARPEntries(t *testing.T) {
 		if n := w.neighbour(t, "blue", c.address); n != nil {
 			t.Errorf("learned from who teaches nothing: %+v", n)
 		}
-	}
-}
-
-// What nobody knows is named, and the rest is done.
-func TestSayingsOfStrangers(t *testing.T) {
-	w := bgpWorld(t)
-	err := w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{
-		{Segment: "grey", MAC: macOf(alice), Remote: w.remote("first")},
-		{Segment: "blue", MAC: macOf(alice), Remote: w.family.unknown},
-		{Segment: "green", MAC: macOf(alice), Remote: w.remote("second")},
-		{Segment: "blue", MAC: macOf(bob), Remote: w.remote("first")},
-	})
-	for _, want := range []string{`no segment "grey"`, w.family.unknown.String() + " is no remote of segment blue", w.remote("second").String() + " is no remote of segment green"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-	w.wantFDBEntry(t, bob, "first", OriginBGP)
-	err = w.dp.Hosts.PutARPEntries([]rib.ARPEntry{{Segment: "grey", Addr: addr("10.0.1.9"), MAC: macOf(bob)}, {Segment: "blue", Addr: addr("10.0.1.11"), MAC: macOf(bob)}})
-	if err == nil || !strings.Contains(err.Error(), `no segment "grey"`) {
-		t.Errorf("%v", err)
-	}
-	if n := w.neighbour(t, "blue", "10.0.1.11"); n == nil || n.MAC != macOf(bob) {
-		t.Errorf("%+v", n)
 	}
 }
 
@@ -319,22 +234,5 @@ func TestApplyKeepsBGPMACs(t *testing.T) {
 	w.wantFDBEntry(t, alice, "", "")
 	if n := w.neighbour(t, "blue", "10.0.1.11"); n != nil {
 		t.Errorf("%+v", n)
-	}
-}
-
-// Answers to the gateway are for all edges, unless BGP tells all of them.
-func TestAnswersToTheGatewayStayWhereBGPTells(t *testing.T) {
-	for _, c := range []struct {
-		noLearning []netip.Addr
-		want       string
-	}{{underIPv4.remotes[1:], "flooded"}, {underIPv4.remotes[:], "local-delivered"}} {
-		w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-			tables.Segments[0].EVPN = &overlay.EVPNInstance{}
-			tables.NoLearning = map[string][]netip.Addr{"blue": c.noLearning}
-		})
-		_, events := w.counted(t, func() { w.send(t, "p0", pkttest.Frame(alice, gatewayMAC, "arp 10.0.1.10 ! 10.0.1.10")) })
-		if events[c.want] != 1 {
-			t.Errorf("with %d remotes that only BGP knows: events %v, want the answer %s", len(c.noLearning), events, c.want)
-		}
 	}
 }

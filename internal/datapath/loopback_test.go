@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -41,26 +40,6 @@ func TestLoopbacks(t *testing.T) {
 			t.Error("a loopback is answered for in ARP")
 		}
 	})
-}
-
-// A packet whose TTL ran out on its way between routers is told of by the loopback.
-func TestLoopbackTellsOfTTL(t *testing.T) {
-	w := routedWorld(t, ways()[0], loopbacks)
-	for _, c := range []struct {
-		segment, from, words string
-		refusal
-	}{
-		{"main-l3", "first", "ttl 1 udp 10.0.3.7:1000 > 10.0.2.13:2000 20", refusal{source: loopback4, kind: 11}},
-		{"main-l3", "first", "ttl 1 udp [2001:db8:3::7]:1000 > [2001:db8:2::d]:2000 20", refusal{source: loopback6, kind: 3}},
-		{"blue", "first", "ttl 1 udp 10.0.1.11:1000 > 10.0.2.13:2000 20", refusal{source: gateway4, kind: 11}},
-	} {
-		c.reason = "ttl-exceeded"
-		mac, gateway := farMAC, l3MAC
-		if c.segment == "blue" {
-			mac, gateway = bob, gatewayMAC
-		}
-		w.wantError(t, c.segment, c.from, pkttest.Frame(mac, gateway, c.words), c.refusal)
-	}
 }
 
 // What answers the edge's own pings ends here, without a word.
@@ -106,10 +85,4 @@ func TestProbes(t *testing.T) {
 		}
 		w.follow(t, []step{{"p0", say(alice, probe), "flood"}})
 	})
-}
-
-// Nobody answers where no address is set.
-func TestNoProbes(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.follow(t, []step{{"first", pkttest.Frame(nobody, overlay.MAC{}.String(), icmp4), "flood"}})
 }

@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -79,41 +78,6 @@ func TestMigrationIsNotFrozen(t *testing.T) {
 	})
 	if sum(drops) != 0 || events["mac-frozen"] != 0 {
 		t.Errorf("drops %v, events %v", drops, events)
-	}
-}
-
-// Who follows the events is told what is frozen, where, and where it was seen too.
-func TestFrozenMACIsReported(t *testing.T) {
-	w := newWorld(t, underIPv4, freezing)
-	f := w.followHostEvents(t)
-	for range 3 {
-		w.send(t, "p0", say(alice, all))
-		w.send(t, "p1", say(alice, all))
-	}
-	got := w.mark(t, f)
-	if !slices.ContainsFunc(got, func(e HostEvent) bool {
-		return e.MAC == macOf(alice) && e.Segment == "blue" && e.Port == "p0" && e.Other == "p1" && e.Frozen == 10*time.Second
-	}) {
-		t.Errorf("events %+v", got)
-	}
-}
-
-// New MAC addresses of one port neither delay nor lose what is told of another's: each has its rate.
-func TestHostEventsOfOnePortLeaveRoomForOthers(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
-		for i := range tables.Ports {
-			tables.Ports[i].Limits.HostEvents = 100
-		}
-	})
-	f := w.followHostEvents(t)
-	w.floodMACs(t, "p0", 3000)
-	w.send(t, "p1", say(carol, all))
-	reported := map[string]int{}
-	for _, e := range w.mark(t, f) {
-		reported[e.Port]++
-	}
-	if reported["p1"] != 1 || reported["p0"] < 50 || reported["p0"] > 1000 {
-		t.Errorf("told of hosts by port: %v, want carol, and as many of the flood as its rate allows", reported)
 	}
 }
 

@@ -141,29 +141,6 @@ func TestModelHoldsTheTables(t *testing.T) {
 	}
 }
 
-// What is no longer wanted goes, and nothing is left of a data path that is removed.
-func TestModelIsPruned(t *testing.T) {
-	w := modelWorld(t)
-	w.apply(t)
-	w.tables.Ports, w.tables.Routers[0].Routes = w.tables.Ports[:1], nil
-	w.tables.Egress, w.tables.EgressRules, w.tables.PortForwards, w.tables.Firewall = nil, nil, nil, nil
-	w.tables.Segments = w.tables.Segments[:1]
-	w.tables.Segments[0].Static, w.tables.Segments[0].Neighbours = nil, nil
-	w.apply(t)
-	w.used(t, map[string]int{
-		bpfMapPorts: 1, bpfMapVports: 3, bpfMapVnis: 1, bpfMapRoutes: 0, bpfMapNexthops: 0, bpfMapNexthopGroups: 0, bpfMapFdb: 0, bpfMapNeighbours: 0,
-		bpfMapEgressPolicies: 0, bpfMapPolicy: 0, bpfMapPortForwards: 0, bpfMapMembers: 3,
-	})
-	if got := len(w.machine.Attached()); got != 2 {
-		t.Errorf("%d programs are attached, want those of a port and the underlay", got)
-	}
-	must(t, w.dp.Remove())
-	if left := w.machine.Pinned(); len(left)+len(w.machine.Attached()) > 0 {
-		t.Errorf("left of it: %v, %v", left, w.machine.Attached())
-	}
-	w.reopen(t)
-}
-
 // A table without room is an error of parts, and what is removed is removed all the same.
 func TestModelTableIsFull(t *testing.T) {
 	w := modelWorld(t, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16 })

@@ -12,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/selvage/selvage/internal/await"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -237,20 +236,6 @@ func TestMonitorsAreBounded(t *testing.T) {
 	must(t, w.dp.Monitors.maps.Monitors.Lookup(uint32(0), &table))
 	if table.Wants.Drops != 0 {
 		t.Error("programs look for sessions of a former process")
-	}
-}
-
-// A firewall's drop names the rule and whose firewall it is.
-func TestMonitorNamesRules(t *testing.T) {
-	ssh := overlay.Rule{Section: "s", Name: "ssh", Verdict: overlay.Reject, Direction: overlay.Out, Services: []overlay.Service{
-		{Protocol: 6, Ports: []overlay.PortRange{{First: 22, Last: 22}}, ICMPType: -1, ICMPCode: -1},
-	}}
-	w := walledWorld(t, wall(ssh))
-	s := w.watch(t, MonitorOptions{Drops: true, Originals: true})
-	w.fromPort(t, "p0", pkttest.Frame(alice, bob, "tcp 10.0.0.1:1000 > 10.0.0.2:22 syn"))
-	list := eventsOf(t, s)
-	if len(list) != 1 || list[0].Reason != "rejected" || list[0].Rule != (RuleName{"s", "ssh"}) || list[0].RulePort != "p0" || list[0].Point != PointIngress {
-		t.Errorf("told %+v", list)
 	}
 }
 

@@ -192,60 +192,6 @@ func TestRoutedTooBig(t *testing.T) {
 	})
 }
 
-// Large segments: what counts is the size that they are cut into, and the sender
-// of one that is too big is told as well.
-func TestTooBigSegments(t *testing.T) {
-	for _, to := range ways() {
-		t.Run(to.name, func(t *testing.T) {
-			w := wideWorld(t, to)
-			taps := w.taps(t)
-			for _, ip6 := range []bool{false, true} {
-				headers := map[bool]int{false: 40, true: 60}[ip6]
-				h, segment := large(ip6, 8000, to.mtu(0)-headers)
-				taps["p0"].sendWith(t, taps["p0"].self, h, segment)
-				if got := taps["u0"].drain(t); len(got) == 0 {
-					t.Error("a segment whose pieces just fit is gone")
-				}
-				h, segment = large(ip6, 8000, to.mtu(0)-headers+1)
-				w.refill(t)
-				drops, _ := w.counted(t, func() { taps["p0"].sendWith(t, taps["p0"].self, h, segment) })
-				got := taps["p0"].drain(t)
-				if len(got) != 1 || drops["too-big"] != 1 {
-					t.Errorf("drops %v, %d messages for a segment whose pieces are too big, want one", drops, len(got))
-					continue
-				}
-				source := map[bool]string{false: "10.0.0.2", true: "2001:db8:1::2"}[ip6]
-				w.isError(t, got[0].bytes, segment, tooBig(source, to.mtu(0)))
-				if rest := taps["u0"].drain(t); len(rest) != 0 {
-					t.Errorf("%d packets on the underlay", len(rest))
-				}
-			}
-		})
-	}
-}
-
-// What is not IP cannot be told.
-func TestTooBigNotIP(t *testing.T) {
-	w := wideWorld(t, ways()[0])
-	w.wantDrop(t, dropCase{reason: "too-big", from: "p0", packet: packet{bytes: pkttest.Frame(alice, bob, "raw 0x88b5 1451")}})
-	in := pkttest.Frame(alice, bob, "raw 0x88b5 1450")
-	w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
-}
-
-// Each path has its own MTU.
-func TestEveryMTU(t *testing.T) {
-	for _, path := range []int{576, 1280, 1350, 1400, 2900} {
-		t.Run(fmt.Sprint(path), func(t *testing.T) {
-			to := ways()[path%len(ways())]
-			w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.TEPs[0].MTU = path })
-			mtu := path - to.tunnel.Overhead(to.family.tep)
-			in := pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu))
-			w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
-			w.wantError(t, "blue", "p0", pkttest.Frame(alice, bob, sized("10.0.1.10", "10.0.1.11", mtu+1)), tooBig("10.0.1.11", mtu))
-		})
-	}
-}
-
 // The MSS of a SYN is lowered to what the tunnel carries, in both directions, byte
 // for byte: the checksum is right wherever the option stands.
 func TestMSSClamp(t *testing.T) {
@@ -283,20 +229,6 @@ func TestMSSClamp(t *testing.T) {
 	}
 }
 
-// Tags in the tunnel cost room, of which the MSS takes account.
-func TestMSSClampWithTags(t *testing.T) {
-	to := ways()[0]
-	w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
-	for tags, words := range tagWords {
-		for _, odd := range []string{"", "nop "} {
-			const vports = "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn "
-			in := pkttest.Frame(alice, bob, words+vports+odd+"mss 1460")
-			want := pkttest.Frame(alice, bob, fmt.Sprintf("%s%s%smss %d", words, vports, odd, to.mtu(tags)-40))
-			w.wantTunnel(t, in, want, w.fromPort(t, "p0", in))
-		}
-	}
-}
-
 // Options that are cut short or none at all are left alone.
 func TestMSSClampOfOddOptions(t *testing.T) {
 	w := wideWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
@@ -328,19 +260,6 @@ func resummed(b []byte) []byte {
 	sum := ^pkttest.Sum(tcp, uint32(pkttest.Sum(b[etherLen+12:etherLen+20], 0))+uint32(6+len(tcp)))
 	tcp[16], tcp[17] = byte(sum>>8), byte(sum)
 	return b
-}
-
-// Without the clamp, or where no tunnel is, nothing changes.
-func TestMSSClampOff(t *testing.T) {
-	in := pkttest.Frame(alice, bob, "tcp 10.0.1.10:1000 > 10.0.1.11:80 syn mss 9000")
-	w := wideWorld(t, ways()[0])
-	w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
-	w = wideWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		tables.Segments[0].ClampMSS = true
-		tables.Segments[0].Static[1] = overlay.StaticMAC{MAC: macOf(bob), Port: "p1"}
-	})
-	r := w.fromPort(t, "p0", in)
-	check.Equal(t, "between ports", in, r.out)
 }
 
 // A routed SYN passes one tunnel or two, whose segments say whether they clamp.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/internal/rib"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -46,35 +45,6 @@ func TestLinkLocalAddressOfAnother(t *testing.T) {
 	if n := w.neighbour(t, "blue", "fe80::b1"); n == nil || n.MAC != macOf(bob) {
 		t.Errorf("fe80::b1 is %+v", n)
 	}
-}
-
-// An address of the host's own MAC address is its own, whoever came first; a listed one belongs
-// to the port.
-func TestLinkLocalAddressOfItsOwner(t *testing.T) {
-	const spoofed = "spoofed-address"
-	w := guardedWorld(t)
-	frame := func(mac, words string) []byte { return pkttest.Frame(mac, all, words) }
-	w.offerEach(t, "blue", offers{
-		{"another is first", "p0", frame(alice, "na fe80::ff:fe00:c ! ff02::1"), ""},
-		{"the owner", "p1", frame(carol, "na fe80::ff:fe00:c ! ff02::1"), ""},
-		{"the other again", "p0", frame(alice, "na fe80::ff:fe00:c ! ff02::1"), spoofed},
-		{"another is first with a listed one", "p0", frame(alice, "na fe80::77 ! ff02::1"), ""},
-		{"the port where it is listed", "p1", frame(carol, "na fe80::77 ! ff02::1"), ""},
-		{"the other again with the listed one", "p0", frame(alice, "na fe80::77 ! ff02::1"), spoofed},
-	})
-}
-
-// Who answers a probe with another one keeps its sender from its address (RFC 3756 section 4.1.3).
-func TestProbeReservesALinkLocalAddress(t *testing.T) {
-	w := guardedWorld(t)
-	probe := "ns :: ? fe80::d1"
-	w.offerEach(t, "blue", offers{
-		{"the first at a port", "p0", pkttest.Frame(alice, all, probe), ""},
-		{"another", "p1", pkttest.Frame(carol, all, probe), "spoofed-address"},
-		{"the first takes it", "p0", pkttest.Frame(alice, all, "na fe80::d1 ! ff02::1"), ""},
-		{"the first behind a tunnel", "first", pkttest.Frame(bob, all, "ns :: ? fe80::d2"), ""},
-		{"another at a port", "p1", pkttest.Frame(carol, all, "ns :: ? fe80::d2"), "spoofed-address"},
-	})
 }
 
 // neighbourMessage is ND of a type from alice, whose fixed part ends before the options.
@@ -161,71 +131,4 @@ func TestAnswersHaveTheFlagsOfTheHost(t *testing.T) {
 	w.send(t, "first", advertises(bob, "2001:db8:1::99", advertisedRouter|advertisedOverride))
 	w.apply(t)
 	w.answeredWith(t, "2001:db8:1::99", bob, router)
-}
-
-// BGP says so too, of hosts that were not heard here (RFC 9047). Where it says nothing, what was
-// heard stays.
-func TestAnswersHaveTheFlagsOfBGP(t *testing.T) {
-	w := suppressing(t, ways()[0])
-	w.send(t, "first", say(bob, all))
-	entry := rib.ARPEntry{Segment: "blue", Addr: addr("2001:db8:1::b"), MAC: macOf(bob)}
-	for _, c := range []struct {
-		nd   rib.NDFlags
-		seen byte // flags of an advertisement from the host before, 0: none
-		want uint8
-	}{
-		{0, 0, check.Solicited | check.Override},
-		{rib.NDRouter | rib.NDOverride, 0, check.Router | check.Solicited | check.Override},
-		{rib.NDRouter, 0, check.Router | check.Solicited},
-		{0, advertisedRouter | advertisedOverride, check.Router | check.Solicited | check.Override},
-	} {
-		if c.seen != 0 {
-			w.send(t, "first", advertises(bob, "2001:db8:1::b", c.seen))
-		}
-		entry.ND = c.nd
-		must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{entry}))
-		w.answeredWith(t, "2001:db8:1::b", bob, c.want)
-	}
-}
-
-// The flags of a host at a port are known where BGP tells of it, and each change of them.
-func TestFlagsOfHostsAtPorts(t *testing.T) {
-	w := suppressing(t, ways()[0])
-	f := w.followHostEvents(t)
-	for _, c := range []struct {
-		flags byte
-		want  rib.NDFlags
-	}{{advertisedOverride, rib.NDOverride}, {advertisedRouter | advertisedOverride, rib.NDRouter | rib.NDOverride}, {advertisedRouter, rib.NDRouter}} {
-		w.send(t, "p0", advertises(alice, "2001:db8:1::a", c.flags))
-		w.send(t, "p0", advertises(alice, "2001:db8:1::a", c.flags)) // nothing new
-		var reported []rib.NDFlags
-		for _, e := range w.mark(t, f) {
-			if e.Addr.IsValid() {
-				reported = append(reported, e.ND)
-			}
-		}
-		if !slices.Equal(reported, []rib.NDFlags{c.want}) {
-			t.Errorf("flags %#x: reported %v, want %v once", c.flags, reported, c.want)
-		}
-		hosts, err := w.dp.Hosts.Hosts()
-		must(t, err)
-		if !slices.ContainsFunc(hosts, func(h LocalHost) bool { return h.Addr == addr("2001:db8:1::a") && h.ND == c.want }) {
-			t.Errorf("flags %#x: hosts %+v", c.flags, hosts)
-		}
-	}
-}
-
-// The edge speaks for a host that came to a port with that host's flags.
-func TestMovesHaveTheFlagsOfTheHost(t *testing.T) {
-	w := suppressing(t, ways()[0])
-	w.send(t, "p0", advertises(alice, "2001:db8:1::a", advertisedRouter|advertisedOverride))
-	w.send(t, "p0", pkttest.Frame(carol, all, "ns 2001:db8:1::c ? 2001:db8:1::99"))
-	for mac, flags := range map[string]byte{alice: advertisedRouter | advertisedOverride, carol: advertisedOverride} {
-		m := Move{Segment: "blue", Port: "p0", MAC: macOf(mac)}
-		addrs, err := w.dp.HostEvents.addressesOf([]Move{m})
-		frames := announcements(m, addrs[bpfFdbKey{Segment: w.dp.numbers.names.segIDs["blue"], Mac: m.MAC}])
-		if err != nil || len(frames) != 1 || frames[0][etherLen+ipv6Len+4] != flags {
-			t.Errorf("%s is announced by %x (%v), want flags %#x", mac, frames, err, flags)
-		}
-	}
 }

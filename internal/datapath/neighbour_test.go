@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -63,18 +62,6 @@ func TestSuppression(t *testing.T) {
 	})
 }
 
-// Without suppression all is flooded.
-func TestNoSuppression(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.follow(t, []step{
-		{"first", pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"},
-		{"p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ? 10.0.1.11"), "flood"},
-	})
-	if n := w.neighbour(t, "blue", "10.0.1.11"); n != nil {
-		t.Errorf("learned without need: %+v", n)
-	}
-}
-
 // Who moved here looks for a duplicate of himself; an answer would be his own.
 func TestOwnProbeIsNotAnswered(t *testing.T) {
 	w := suppressing(t, ways()[0])
@@ -88,24 +75,6 @@ func TestOwnProbeIsNotAnswered(t *testing.T) {
 	w = suppressing(t, ways()[0])
 	w.follow(t, []step{{"first", pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}})
 	w.answered(t, "p0", pkttest.Frame(alice, all, "arp 0.0.0.0 ? 10.0.1.11"), bob, "10.0.1.11")
-}
-
-// A host with another MAC, or at another place, is answered for as it is now.
-func TestSuppressionAfterAMove(t *testing.T) {
-	w := suppressing(t, ways()[0])
-	ask := pkttest.Frame(alice, all, "arp 10.0.1.10 ? 10.0.1.11")
-	w.follow(t, []step{{"first", pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}})
-	w.answered(t, "p0", ask, bob, "10.0.1.11")
-	w.follow(t, []step{{"second", pkttest.Frame(erin, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}}) // another machine
-	w.answered(t, "p0", ask, erin, "10.0.1.11")
-	w.follow(t, []step{{"p1", pkttest.Frame(erin, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}, {"p0", ask, "flood"}})
-	w.follow(t, []step{{"second", pkttest.Frame(erin, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}})
-	w.answered(t, "p0", ask, erin, "10.0.1.11")
-	// His MAC has aged: nobody knows where he is.
-	if _, err := w.dp.Hosts.deleteFDB(func(k bpfFdbKey, _ bpfFdbEntry) bool { return k.Mac == macOf(erin) }); err != nil {
-		t.Fatal(err)
-	}
-	w.follow(t, []step{{"p0", ask, "flood"}})
 }
 
 // What tells of a neighbour, and what does not.
@@ -187,22 +156,5 @@ func TestNeighbourAgeing(t *testing.T) {
 	}
 	if n := w.neighbour(t, "blue", "10.0.1.99"); n == nil || !n.Static {
 		t.Errorf("the static neighbour is %+v", n)
-	}
-}
-
-// Static neighbours win over what is heard.
-func TestStaticNeighboursWin(t *testing.T) {
-	w := suppressing(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		tables.Segments[0].Neighbours = neighbours("10.0.1.11", bob, "2001:db8:1::b", bob)
-		tables.Segments[0].Static = []overlay.StaticMAC{{MAC: macOf(bob), Remote: underIPv4.remotes[0]}}
-	})
-	w.send(t, "p1", pkttest.Frame(carol, all, "arp 10.0.1.11 ! 10.0.1.11"))
-	w.send(t, "second", pkttest.Frame(erin, all, "na 2001:db8:1::b ! ff02::1"))
-	w.answered(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ? 10.0.1.11"), bob, "10.0.1.11")
-	w.answered(t, "p0", pkttest.Frame(alice, all, "ns 2001:db8:1::a ? 2001:db8:1::b"), bob, "2001:db8:1::b")
-	w.tables.Segments[0].Neighbours = nil
-	w.apply(t)
-	if n := w.neighbour(t, "blue", "10.0.1.11"); n != nil {
-		t.Errorf("no longer configured, but %+v", n)
 	}
 }

@@ -86,22 +86,3 @@ func TestNextHopsArePaths(t *testing.T) {
 		})
 	}
 }
-
-// A next hop that leaves the route takes no flow with it.
-func TestNextHopGoes(t *testing.T) {
-	to := ways()[0]
-	w := newWorld(t, to.family, static(to.family), tunnelled(to.tunnel))
-	multipath(w)
-	w.apply(t)
-	const flows = 64
-	first, second := macOf(nextHop), macOf(secondHop)
-	if got := w.hops(t, flows); got[first] == 0 || got[second] == 0 {
-		t.Fatalf("flows by next hop: %v, want some by each", got)
-	}
-	w.tables.TEPs = slices.DeleteFunc(w.tables.TEPs, func(tep fib.TEP) bool { return tep.Via != overlay.Via{} })
-	w.tables.PathPolicies = nil
-	w.apply(t)
-	if got := w.hops(t, flows); got[first] != flows {
-		t.Errorf("flows by next hop: %v, want all by the only one", got)
-	}
-}

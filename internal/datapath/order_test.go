@@ -70,18 +70,6 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What goes into the tunnel has overtaken nothing yet.
-func TestOrderIsForDelivery(t *testing.T) {
-	w := orderWorld(t)
-	for _, at := range []uint32{1, 1001, 5001} {
-		in := exchanged(segmentAt(at, "ack", 0))
-		_, events := w.counted(t, func() { w.fromPort(t, "p0", in).want(t, in, forwarded) })
-		if events["reorder-held"] != 0 {
-			t.Errorf("held on its way into the tunnel")
-		}
-	}
-}
-
 // After hold_ns the missing packet is taken for lost, however long ago that was:
 // only the low 32 bits of the time are kept.
 func TestOrderGivesUp(t *testing.T) {
@@ -102,15 +90,6 @@ func TestOrderGivesUp(t *testing.T) {
 		if events["reorder-timeout"] != 1 || events["reorder-held"] != 0 {
 			t.Errorf("a packet missing for %v: events %v, want one gap and none held", ago, events)
 		}
-	}
-}
-
-// Padding of a short frame is no payload.
-func TestOrderIgnoresPadding(t *testing.T) {
-	w := orderWorld(t)
-	w.fromUnderlay(t, w.fromRemote(segmentAt(1, "ack", 6)))
-	if _, flow := w.onlyFlow(t); flow.NextSeq != 101 {
-		t.Errorf("the next sequence number is %d, want 101", flow.NextSeq)
 	}
 }
 

@@ -2,11 +2,6 @@ package datapath
 
 import (
 	"testing"
-
-	"github.com/cilium/ebpf"
-
-	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/test/pkttest"
 )
 
 // ownerDrops are the packets of a kind of owner, by owner and reason.
@@ -55,59 +50,5 @@ func TestDropsHaveOwners(t *testing.T) {
 		if now-was != c.want {
 			t.Errorf("%s %q: %d packets for %s, want %d", c.kind, c.owner, now-was, c.reason, c.want)
 		}
-	}
-}
-
-// The table of drops by owner is bounded: what finds no room is told of no owner, and is no less.
-func TestDropsOfNoRoom(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4))
-	cores := ebpf.MustPossibleCPU()
-	var filled []bpfDropOwner
-	for i := uint32(0); ; i++ {
-		k := bpfDropOwner{Reason: bpfReasonREASON_DENIED, Vport: 1 << 20, Segment: i}
-		if err := w.dp.Traffic.maps.OwnerDrops.Put(k, make([]bpfCounter, cores)); err != nil {
-			break
-		}
-		if filled = append(filled, k); len(filled) > 20_000 {
-			t.Fatal("the table is not bounded")
-		}
-	}
-	defer func() {
-		for _, k := range filled {
-			must(t, w.dp.Traffic.maps.OwnerDrops.Delete(k))
-		}
-	}()
-	before := w.ownerDrops(t, OwnerPort)
-	w.fromPort(t, "p2", pkttest.Frame("01:00:5e:00:00:01", all, arp)) // source-multicast: no owner is known
-	w.fromPort(t, "p2", say(carol, carol))
-	now := w.ownerDrops(t, OwnerPort)
-	for _, reason := range []string{"source-multicast", "same-port"} {
-		n := now[""][reason] - before[""][reason] + now["p2"][reason] - before["p2"][reason]
-		if n != 1 {
-			t.Errorf("%d packets for %s, want one", n, reason)
-		}
-	}
-}
-
-// What is counted of a port begins at zero when another port gets its number.
-func TestNewPortHasNoDrops(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4))
-	limit(&w.tables, "p0", overlay.Limits{Broadcast: 1})
-	w.apply(t)
-	for range 5 {
-		w.fromPort(t, "p0", say(alice, all))
-	}
-	w.fromPort(t, "p0", say(alice, alice))
-	if d := w.ownerDrops(t, OwnerPort)["p0"]; d["same-port"] == 0 || w.rateOf(t, "p0", "broadcast").Exceeded == 0 {
-		t.Fatalf("drops %v of p0, want some", d)
-	}
-	ports := w.tables.Ports
-	w.tables.Segments[0].Static = nil
-	w.tables.Ports = ports[1:]
-	w.apply(t)
-	w.tables.Ports = ports
-	w.apply(t)
-	if d := w.ownerDrops(t, OwnerPort)["p0"]; len(d) != 0 || w.rateOf(t, "p0", "broadcast").Exceeded != 0 {
-		t.Errorf("drops %v of a new port", d)
 	}
 }

@@ -7,10 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
-	"github.com/selvage/selvage/internal/datapath/kernel"
-	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -151,51 +147,6 @@ func TestPathReports(t *testing.T) {
 	})
 }
 
-// A flood of messages is looked into once a second and path, and each second anew.
-func TestPathReportsAreLimited(t *testing.T) {
-	for _, f := range families {
-		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
-		pair := overlay.Pair{Local: f.tep, Remote: f.remotes[0]}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		flood := func(limited uint64) {
-			t.Helper()
-			_, events := w.counted(t, func() {
-				for i := range 50 {
-					w.report(t, w.tunnelTooBig(t, 1400-i%2))
-				}
-			})
-			if events["path-mtu"] != 50-limited || events["path-mtu-limited"] != limited {
-				t.Errorf("events %v, want %d of 50 limited", events, limited)
-			}
-		}
-		flood(49)
-		must(w.dp.Paths.DecidePath(pair))
-		flood(50)
-		if all := w.reports(t); len(all) != 0 {
-			t.Errorf("reports %v so soon after one was decided about", all)
-		}
-		key := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
-		now, err := kernel.Host().Clock.Monotonic()
-		must(err)
-		must(w.dp.Paths.maps.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(reportInterval)}))
-		flood(49)
-		if mtu, vniMTU := w.reported(t, f.remotes[0]); mtu != 1399 || vniMTU != map[bool]int{true: 0, false: 1399}[f.tep.Is4()] {
-			t.Errorf("%d and %d are kept a second later", mtu, vniMTU)
-		}
-		// What was decided about long ago takes no room.
-		must(w.dp.Paths.maps.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(2*reportInterval)}))
-		w.reports(t)
-		if err := w.dp.Paths.maps.PathReports.Lookup(key, new(bpfPathReport)); !errors.Is(err, ebpf.ErrKeyNotExist) {
-			t.Errorf("an old report is still there: %v", err)
-		}
-	}
-}
-
 // It is told of a report as it comes, once a second and path, and of no message that is not kept.
 func TestPathReportEvents(t *testing.T) {
 	for _, f := range families {
@@ -227,42 +178,6 @@ func TestPathReportEvents(t *testing.T) {
 		w.report(t, e)
 		wantEvents(HostEvent{Reported: f.remotes[0]})
 	}
-}
-
-// A report for whose event the ring has no room counts as a lost one, and is there for who looks.
-func TestPathReportInAFullRing(t *testing.T) {
-	w := ownWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16384 }, static(underIPv4))
-	e := w.tunnelTooBig(t, 1400)
-	_, events := w.counted(t, func() {
-		for i := 0; i < 4096; i++ {
-			if i%1024 == 0 {
-				w.refillHostEvents(t)
-			}
-			w.send(t, "p0", say(overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}.String(), all))
-		}
-	})
-	filled := events["host-event-lost"]
-	_, events = w.counted(t, func() { w.report(t, e) })
-	if filled == 0 || events["host-event-lost"] != 1 || events["path-mtu"] != 1 {
-		t.Errorf("%d events were lost before, then %v", filled, events)
-	}
-	if mtu, _ := w.reported(t, underIPv4.remotes[0]); mtu != 1400 {
-		t.Errorf("%d is kept, want 1400", mtu)
-	}
-}
-
-// The SYN's MSS follows the path.
-func TestMSSFollowsThePath(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := wideWorld(t, to, func(_ *Config, tables *fib.Tables) {
-			tables.Segments[0].ClampMSS, tables.TEPs[0].MTU = true, 1300
-		})
-		mss := uint16(1300 - to.tunnel.Overhead(to.family.tep) - 40)
-		in := pkttest.Frame(alice, bob, "tcp 10.0.1.10:1 > 10.0.1.11:2 syn mss 1460")
-		r := w.fromPort(t, "p0", in)
-		inner := r.out[w.outer(to.family.remotes[0]).Len():]
-		check.Packet(t, in, inner, check.Ether(alice, bob), check.IP(addr("10.0.1.10"), addr("10.0.1.11")), check.TCP(check.MSS(mss)))
-	})
 }
 
 // Anybody can send ICMP: what is no message about a packet of ours is not even looked into, and
@@ -363,34 +278,4 @@ func otherProtocol(packet []byte) []byte {
 		b[6] = pkttest.ProtoTCP
 	}
 	return b
-}
-
-// GRE is the host's where there is no NVGRE: so is what is said about it.
-func TestPathMTUOfTheHostsGRE(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4), func(c *Config, _ *fib.Tables) { c.NVGRE = false })
-	o := w.outer(underIPv4.remotes[0])
-	o.Src, o.Dst, o.Encapsulation = o.Dst, o.Src, overlay.NVGRE
-	w.report(t, underlayError{mtu: 1400, kind: 3, code: 4, quote: o.Wrap(pkttest.Frame(alice, bob, udp4))[etherLen:], length: 1000})
-	if got := w.reports(t); len(got) != 0 {
-		t.Errorf("reports %v", got)
-	}
-}
-
-// A network card leaves little of a packet in its linear part.
-func TestPathMTUInPages(t *testing.T) {
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			w := wideWorld(t, way{"", f, tunnels[0].tunnel})
-			taps := w.taps(t)
-			e := w.tunnelTooBig(t, 1400)
-			e.quote = append(e.quote, make([]byte, 4200)...) // AF_PACKET makes pages from 4096 bytes on
-			e.length = len(e.quote)
-			in := w.message(e)
-			taps["u0"].sendWith(t, taps["u0"].self, virtioHeader{HdrLen: etherLen}, in)
-			taps["u0"].drain(t)
-			if got, vniMTU := w.reported(t, f.remotes[0]); got != 1400 || vniMTU != 1400 {
-				pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: in[:200]}}, "%d and %d are kept, want 1400", got, vniMTU)
-			}
-		})
-	}
 }

@@ -137,25 +137,6 @@ func TestPathsShareTheFlows(t *testing.T) {
 	}
 }
 
-// Segments with a team of their own use its paths alone; one that goes by source
-// keeps all flows of a station together.
-func TestPathPolicies(t *testing.T) {
-	to := ways()[0]
-	w := pathPolicyWorld(t, to, over(to.family, false, 0, 1, 2, 3), over(to.family, false, 2), over(to.family, true, 0, 1, 2, 3))
-	pairs := func(took []overlay.Pair) []overlay.Pair {
-		slices.SortFunc(took, overlay.Pair.Compare)
-		return slices.Compact(took)
-	}
-	for pathPolicy, want := range []int{4, 1, 1} {
-		w.tables.PathPolicyOf = map[string]int{"blue": pathPolicy}
-		w.apply(t)
-		if got := pairs(w.sendFlows(t, 64)); len(got) != want {
-			t.Errorf("team %d: paths %v, want %d", pathPolicy, got, want)
-		}
-	}
-	w.tables.PathPolicyOf = nil
-}
-
 // A remote may send from each of its addresses to each of this edge's: it is the same
 // remote, and the same stations are behind it.
 func TestAllPathsAreReceived(t *testing.T) {

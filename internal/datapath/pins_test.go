@@ -158,32 +158,6 @@ func TestNewerPinsStay(t *testing.T) {
 	w.wantNewer(t, nil)
 }
 
-// A hook whose pin is no such link as this build makes is left to who made it, until the pin is gone.
-func TestNewerLinkInAKnownRole(t *testing.T) {
-	w := ownWorld(t, underIPv4)
-	taps := w.taps(t)
-	must(t, w.dp.Remove())
-	must(t, os.MkdirAll(w.dp.Pins.linkDir(), 0o700))
-	path := w.plantTCX(t, fmt.Sprintf("port-%d", w.dev["p0"].Index), "p0", ebpf.AttachTCXEgress, next)
-	under := filepath.Join(w.dp.Pins.linkDir(), fmt.Sprintf("underlay-%d", w.dev["u0"].Index))
-	must(t, os.Mkdir(under, 0o700))
-	w.open(t)
-	w.apply(t)
-	w.wantNewer(t, map[string]string{path: "packets that leave by p0", under: "it holds memory"})
-	in := say(alice, all)
-	taps["p0"].send(t, in)
-	w.comeIn(t, taps, in, 0)
-
-	must(t, os.Remove(path))
-	must(t, os.Remove(under))
-	w.apply(t)
-	w.wantNewer(t, nil)
-	if !isThere(t, path) || !isThere(t, under) {
-		t.Error("not attached when the place was free")
-	}
-	w.follow(t, []step{{"p0", in, "flood"}})
-}
-
 // What older builds pinned is adopted or removed by what they are known to have had.
 func TestOlderPinsGo(t *testing.T) {
 	w := ownWorld(t, underIPv4)

@@ -62,15 +62,3 @@ func (w *world) deliveredBy(t *testing.T, port string) uint64 {
 	must(t, err)
 	return ports[port].Tx.Packets
 }
-
-// A flooded frame has no copy for a port that is down, as at the kernel's bridge, and that is no drop.
-func TestFloodsLeavePortsThatAreDownOut(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	frame := pkttest.Frame(alice, all, arp)
-	_, events := w.counted(t, func() { w.sendIn(t, "blue", "p0", frame) })
-	w.setDown(t, "p1", true)
-	drops, fewer := w.counted(t, func() { w.sendIn(t, "blue", "p0", frame) })
-	if sum(drops) != 0 || fewer["flood-copy"]+1 != events["flood-copy"] {
-		t.Errorf("drops %v, %d copies instead of %d", drops, fewer["flood-copy"], events["flood-copy"])
-	}
-}

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"testing"
 
@@ -65,48 +64,6 @@ func TestRouterAdvertisementsFromPorts(t *testing.T) {
 	})
 }
 
-// A router at a port is not the gateway, and at an uplink it is the host that hears routers.
-func TestRouterAdvertisementsBesideAGateway(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		g := tables.Segments[0].Gateway
-		g.Addresses = append(g.Addresses, netip.MustParsePrefix("fe80::1/64"))
-		tables.Ports[0].AllowRA = true
-	})
-	end := "ttl 255 icmp fe80::1 > ff02::1 134/0 8" // in the gateway's name
-	w.offerEach(t, "blue", offers{
-		{"own name", "p0", pkttest.Frame(alice, all, routerAdvertisement), ""},
-		{"gateway's name", "p0", pkttest.Frame(alice, all, end), "spoofed-address"},
-		{"gateway's name, where it is not allowed", "p1", pkttest.Frame(carol, all, end), "ra-guard"},
-		{"gateway's name from a remote", "first", pkttest.Frame(bob, all, end), "spoofed-address"},
-	})
-	if r := w.fromPort(t, "s0", pkttest.Frame(ispMAC, all, routerAdvertisement)); r.verdict != next {
-		t.Errorf("an advertisement at an uplink is %v", r.verdict)
-	}
-}
-
-// Rules decide about what routers and hosts say to each other, the default does not: with
-// "drop" hosts would have no IPv6 address.
-func TestRulesSeeRouterDiscovery(t *testing.T) {
-	advertised := overlay.Service{Protocol: pkttest.ProtoICMPv6, ICMPType: 134, ICMPCode: -1}
-	fw := openFirewall(false)
-	fw.Default = overlay.Drop
-	w := firewallWorld(t, fw, func(_ *Config, tables *fib.Tables) {
-		for i := range tables.Ports {
-			tables.Ports[i].AllowRA = true
-		}
-	})
-	advertise, solicit := pkttest.Frame(alice, carol, routerAdvertisement), pkttest.Frame(alice, carol, routerSolicitation)
-	w.offerEach(t, "blue", offers{{"advertisement, default", "p0", advertise, ""}, {"solicitation, default", "p0", solicit, ""}})
-	for _, direction := range []overlay.Direction{overlay.In, overlay.Out} {
-		fw.Rules = []overlay.Rule{{Name: "no-routers", Verdict: overlay.Drop, Direction: direction, Services: []overlay.Service{advertised}}}
-		w.enforce(t, fw)
-		w.offerEach(t, "blue", offers{
-			{fmt.Sprintf("advertisement, a rule for %s", direction), "p0", advertise, "denied"},
-			{fmt.Sprintf("solicitation, a rule for %s", direction), "p0", solicit, ""},
-		})
-	}
-}
-
 // nested is a frame whose IPv6 packet is behind extension headers of 8 bytes.
 func nested(words string, kinds ...uint8) []byte {
 	return pkttest.WithExtensions(pkttest.Frame(alice, bob, words), kinds...)
@@ -164,18 +121,6 @@ func TestNeighbourDiscoveryBehindHeaders(t *testing.T) {
 			{"multicast listener report", "p0", pkttest.WithExtensions(pkttest.Frame(alice, all, "ttl 1 icmp fe80::a > ff02::16 143/0 24"), hopOptions), ""},
 		})
 	})
-}
-
-// Packets behind several headers have one key. A harmless one must not open the way for another.
-func TestHiddenPacketsFindNoCachedDecision(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	for range 2 {
-		w.follow(t, []step{
-			{"p0", nested("udp [2001:db8:1::a]:1 > [2001:db8:1::b]:2 8", 60, 60), "first"},
-			{"p0", nested("na 2001:db8:1::a ! 2001:db8:1::b", 60, 60), "drop"},
-			{"p0", nested("udp [2001:db8:1::a]:547 > [2001:db8:1::b]:546 8", 60, 60), "drop"},
-		})
-	}
 }
 
 // Protocol 58 is ICMPv6 in IPv6 alone. In IPv4 it would pass any firewall as neighbour
@@ -267,49 +212,4 @@ func TestGatewayAddressInData(t *testing.T) {
 			{"another edge's gateway, routed", "first", frame(farMAC, l3MAC, "icmp 10.0.1.1 > 10.0.1.10 3/4 28"), ""},
 		})
 	})
-}
-
-// The same for what only passes through the edge.
-func TestGatewayAddressInTransit(t *testing.T) {
-	onOneCPU(t)
-	w := transitWorld(t, ways()[0], loopbacks)
-	for _, c := range []struct {
-		segment, src, dst, words string
-		want                     verdict
-	}{
-		{"blue", bob, gatewayMAC, "udp 10.0.1.1:53 > 203.0.113.5:1 30", xdpDrop},
-		{"blue", bob, gatewayMAC, "udp [2001:db8:1::fe]:53 > [2001:db8:77::5]:1 30", xdpDrop},
-		{"main-l3", farMAC, l3MAC, "udp 10.255.0.1:53 > 203.0.113.5:1 30", xdpDrop},
-		{"blue", bob, gatewayMAC, "udp 10.0.1.11:53 > 203.0.113.5:1 30", xdpRedirect},
-		{"main-l3", farMAC, l3MAC, "udp 10.0.1.1:53 > 203.0.113.5:1 30", xdpRedirect},
-	} {
-		in := w.outerIn(c.segment, w.family.remotes[0]).Wrap(pkttest.Frame(c.src, c.dst, c.words))
-		for range 2 {
-			if got := w.transit(t, "u0", in); got.verdict != c.want {
-				t.Errorf("%s from %s in %s: verdict %d, want %d", c.words, c.src, c.segment, got.verdict, c.want)
-			}
-		}
-	}
-	// Where extension headers may hide something, tc looks.
-	in := w.fromRemote(pkttest.WithExtensions(pkttest.Frame(bob, gatewayMAC, "ttl 255 icmp 2001:db8:1::b > 2001:db8:77::5 136/0 20"), 60, 60))
-	if got := w.transit(t, "u0", in); got.verdict != xdpPass {
-		t.Errorf("a packet behind two headers: verdict %d of the transit program", got.verdict)
-	}
-}
-
-// A new address of the gateway is guarded at once, also in flows that are in the cache.
-func TestNewGatewayAddressReachesCachedFlows(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	in := pkttest.Frame(alice, carol, "udp 10.0.1.2:53 > 10.0.1.12:53 20")
-	w.follow(t, []step{{"p0", in, "p1"}, {"p0", in, "p1"}})
-	g := *w.tables.Segments[0].Gateway
-	g.Addresses = append(slices.Clone(g.Addresses), netip.MustParsePrefix("10.0.1.2/24"))
-	w.tables.Segments[0].Gateway = &g
-	w.apply(t)
-	w.follow(t, []step{{"p0", in, "drop"}})
-	w.tables.Routers[0].Loopbacks = []netip.Addr{addr("10.0.1.10")}
-	in = pkttest.Frame(alice, carol, "udp 10.0.1.10:53 > 10.0.1.12:53 20")
-	w.follow(t, []step{{"p0", in, "p1"}, {"p0", in, "p1"}})
-	w.apply(t)
-	w.follow(t, []step{{"p0", in, "drop"}})
 }

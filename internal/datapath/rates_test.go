@@ -60,49 +60,6 @@ func TestPortsDoNotShareErrors(t *testing.T) {
 	}
 }
 
-// Out of tunnels the segment pays, so that no tenant takes the errors of another behind the same
-// remote.
-func TestTenantsBehindRemoteDoNotShareErrors(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits = overlay.Limits{ICMPErrors: 5} })
-	onOneCPU(t)
-	w.refill(t)
-	_, events := w.counted(t, func() {
-		for range attackPackets {
-			w.sendIn(t, "blue", "first", pkttest.Frame(bob, gatewayMAC, "ttl 1 udp 10.0.1.11:1 > 10.0.2.13:2 30"))
-		}
-	})
-	if sent := events["icmp-sent"]; sent < 5 || sent > 50 {
-		t.Errorf("events %v, want about 5 errors for the attacker", events)
-	}
-	_, events = w.counted(t, func() {
-		w.sendIn(t, "green", "first", pkttest.Frame(erin, gatewayMAC, "ttl 1 udp 10.0.2.14:1 > 10.0.1.10:2 30"))
-	})
-	if events["icmp-sent"] != 1 {
-		t.Errorf("events %v, want the error of another tenant", events)
-	}
-}
-
-// A guest that scans silent addresses does not keep others from finding their next hops.
-func TestScanDoesNotStarveNeighbours(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{NeighbourRequests: 5}) })
-	onOneCPU(t)
-	w.refill(t)
-	_, events := w.counted(t, func() {
-		for i := range attackPackets {
-			w.fromPort(t, "p0", pkttest.Frame(alice, gatewayMAC, fmt.Sprintf("udp [2001:db8:1::a]:1 > [2001:db8:2::1:%x]:2 30", i+1)))
-		}
-	})
-	if n := events["neigh-requested"]; n < 5 || n > 50 {
-		t.Errorf("events %v, want about 5 requests for the attacker", events)
-	}
-	_, events = w.counted(t, func() {
-		w.fromPort(t, "p1", pkttest.Frame(carol, gatewayMAC, "udp [2001:db8:1::c]:1 > [2001:db8:2::77]:2 30"))
-	})
-	if events["neigh-requested"] != 1 {
-		t.Errorf("events %v, want the request of another port", events)
-	}
-}
-
 // A next hop that does not answer is asked once a second, whoever sends to it: a flood to it
 // is no flood of requests. Others are asked meanwhile.
 func TestSilentNextHopIsAskedOnceASecond(t *testing.T) {
@@ -176,55 +133,6 @@ func TestStormControl(t *testing.T) {
 				t.Errorf("drops %v of another port, and of other kinds", drops)
 			}
 		})
-	}
-}
-
-// Observing counts what would be refused, and floods it.
-func TestStormControlObserves(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
-		limit(tables, "p0", overlay.Limits{Observe: true, Broadcast: 2})
-		tables.Segments[0].Limits = overlay.Limits{Observe: true, Broadcast: 4}
-	})
-	w.refill(t)
-	port, segment := w.rateOf(t, "p0", "broadcast").Exceeded, w.rateOf(t, "blue", "broadcast").Exceeded
-	drops, events := w.counted(t, func() {
-		for range 100 {
-			w.fromPort(t, "p0", say(alice, all))
-		}
-	})
-	port, segment = w.rateOf(t, "p0", "broadcast").Exceeded-port, w.rateOf(t, "blue", "broadcast").Exceeded-segment
-	if len(drops) != 0 || events["flooded"] != 100 || port < 90 || segment < 80 {
-		t.Errorf("drops %v, events %v, %d and %d would be refused", drops, events, port, segment)
-	}
-}
-
-// Ports and remotes that take all of a segment's rate leave each other member its part.
-func TestStormLeavesOthersTheirPart(t *testing.T) {
-	const rate = 100
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits = overlay.Limits{Broadcast: rate} })
-	w.refill(t)
-	flooded := func(send func(), n int) uint64 {
-		_, events := w.counted(t, func() {
-			for range n {
-				send()
-			}
-		})
-		return events["flooded"]
-	}
-	remote := func() { w.send(t, "first", say(erin, all)) }
-	port := func() { w.fromPort(t, "p0", say(alice, all)) }
-	if n := flooded(remote, 1000); n < rate || n > 3*rate {
-		t.Errorf("%d frames of a remote are flooded, want about %d", n, rate)
-	}
-	if n := flooded(port, 8); n != 8 {
-		t.Errorf("%d of 8 frames of a port are flooded beside a remote's storm", n)
-	}
-	flooded(port, 1000)
-	if n := flooded(func() { w.fromPort(t, "p1", say(bob, all)) }, 8); n != 8 {
-		t.Errorf("%d of 8 frames of a port are flooded beside another's storm", n)
-	}
-	if n := flooded(func() { w.send(t, "second", say(dave, all)) }, 8); n != 8 {
-		t.Errorf("%d of 8 frames of a remote are flooded beside the storms of others", n)
 	}
 }
 

@@ -97,27 +97,6 @@ func TestRouting(t *testing.T) {
 	})
 }
 
-// A routed flow is in the cache, on the fast path, and lists where it goes.
-func TestRoutedFlowsAreCached(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	in := pkttest.Frame(alice, gatewayMAC, "tcp 10.0.1.10:1000 > 10.0.2.14:80 100")
-	_, events := w.counted(t, func() {
-		for range 3 {
-			w.fromPort(t, "p0", in).want(t, in, forwarded)
-		}
-	})
-	if events["hit"] != 2 || events["miss"] != 1 {
-		t.Errorf("events %v, want one miss and two hits", events)
-	}
-	flows, err := w.dp.Flows.Flows()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(flows) != 1 || !flows[0].FastPath || flows[0].Segment != "blue" || flows[0].OutSegment != "green" || flows[0].OutRemote != w.family.remotes[0] {
-		t.Errorf("flows %+v", flows)
-	}
-}
-
 // The longest prefix wins, whichever is written first.
 func TestLongestPrefix(t *testing.T) {
 	w := routedWorld(t, ways()[0])
@@ -194,15 +173,6 @@ func TestNotRouted(t *testing.T) {
 	if at := w.fdbIn(t, "main-l3", farMAC); at != "" {
 		t.Errorf("learned at %s on an L3 segment", at)
 	}
-}
-
-// Without a router the MAC is one like any other.
-func TestGatewayMACWithoutAGateway(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.follow(t, []step{
-		{"p0", pkttest.Frame(alice, gatewayMAC, udp4), "flood"}, {"p1", pkttest.Frame(gatewayMAC, alice, udp4), "p0"},
-		{"p0", pkttest.Frame(alice, gatewayMAC, udp4), "p1"},
-	})
 }
 
 // What an uplink leaves to the host, untouched.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -164,46 +163,6 @@ func both(t *testing.T, f func(t *testing.T, cache bool)) {
 	t.Run("no cache", func(t *testing.T) { f(t, false) })
 }
 
-func TestStaticEntries(t *testing.T) {
-	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
-		tables.Segments[0].Static = []overlay.StaticMAC{
-			{MAC: macOf(alice), Port: "p0"}, {MAC: macOf(bob), Remote: underIPv4.remotes[1]},
-		}
-	})
-	w.follow(t, []step{
-		{"p1", say(carol, alice), "p0"}, {"p1", say(carol, bob), "second"},
-		{"p1", say(alice, bob), "drop"}, {"first", say(bob, carol), "drop"}, // at the wrong places
-		{"p0", say(alice, bob), "second"}, {"second", say(bob, alice), "p0"},
-	})
-	if _, err := w.dp.Age(time.Nanosecond); err != nil {
-		t.Fatal(err)
-	}
-	for mac, want := range map[string]string{alice: "p0", bob: underIPv4.remotes[1].String(), carol: ""} {
-		if got := w.fdb(t, mac); got != want {
-			t.Errorf("after ageing %s is at %q, want %q", mac, got, want)
-		}
-	}
-	if e := w.fdbEntry(t, "blue", alice); !e.Static || e.Moves != 0 {
-		t.Errorf("the static entry is %+v", e)
-	}
-}
-
-func TestMovesAreCounted(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	_, events := w.counted(t, func() {
-		w.send(t, "p0", say(alice, all))
-		w.send(t, "p1", say(alice, all))
-		w.send(t, "first", say(alice, all))
-		w.send(t, "first", say(alice, all))
-	})
-	if events["learned"] != 1 || events["moved"] != 2 {
-		t.Errorf("events %v, want 1 learned and 2 moved", events)
-	}
-	if e := w.fdbEntry(t, "blue", alice); e.Moves != 2 || e.Remote != underIPv4.remotes[0] {
-		t.Errorf("entry %+v, want 2 moves", e)
-	}
-}
-
 func TestAgeing(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}, {"p1", say(bob, alice), "p0"}})
@@ -249,46 +208,6 @@ func TestCachedFlowKeepsItsSourceYoung(t *testing.T) {
 	}
 	if got := w.fdb(t, alice); got != "" {
 		t.Errorf("alice, who is silent, is at %q", got)
-	}
-}
-
-// In a full table who has learned the most loses its oldest; without anything learned, nothing is.
-func TestFDBFull(t *testing.T) {
-	w := ownWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16 })
-	send := func() (events map[string]uint64) {
-		_, events = w.counted(t, func() {
-			for i := range 20 {
-				mac := overlay.MAC{2, 0, 0, 1, 0, byte(i)}
-				w.send(t, "p0", pkttest.Frame(mac.String(), all, arp))
-			}
-		})
-		return events
-	}
-	if events := send(); events["learned"] != 20 || events["fdb-full"] != 0 || events["flooded"] != 20 {
-		t.Errorf("events %v, want 20 learned and all 20 flooded", events)
-	}
-	fdb, err := w.dp.Hosts.FDB()
-	if err != nil || len(fdb) != 16 {
-		t.Errorf("%d entries (%v), want 16", len(fdb), err)
-	}
-	for i := range 16 {
-		w.tables.Segments[0].Static = append(w.tables.Segments[0].Static, overlay.StaticMAC{MAC: overlay.MAC{2, 0, 0, 2, 0, byte(i)}, Port: "p1"})
-	}
-	w.apply(t)
-	if events := send(); events["learned"] != 0 || events["fdb-full"] != 20 || events["flooded"] != 20 {
-		t.Errorf("events %v, want none learned in a table of static entries, and all 20 flooded", events)
-	}
-}
-
-// The way between two ports changes nothing in a frame.
-func TestPortToPortIsUnchanged(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.send(t, "p1", say(bob, all))
-	for _, words := range innerFrames {
-		in := pkttest.Frame(alice, bob, words)
-		r := w.fromPort(t, "p0", in)
-		r.want(t, in, forwarded)
-		check.Equal(t, words, in, r.out)
 	}
 }
 

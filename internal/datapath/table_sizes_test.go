@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
@@ -62,50 +61,4 @@ func (w *world) sentBy(t *testing.T, port string) uint64 {
 	ports, err := w.dp.Traffic.Ports()
 	must(t, err)
 	return ports[port].Rx.Packets
-}
-
-// A table does not become smaller than the numbers in use: what refers to them stays true.
-func TestTablesKeepNumbersInUse(t *testing.T) {
-	w := ownWorld(t, underIPv4)
-	for i := range 100 {
-		w.tables.TEPs = append(w.tables.TEPs, w.tep(nthAddr("10.200.0.0", i)))
-	}
-	last := nthAddr("10.200.0.0", 99)
-	w.segment("blue").Remotes = append(w.segment("blue").Remotes, last)
-	w.apply(t)
-	id := w.dp.numbers.names.tepIDs[last]
-	w.cfg.Tables.Vports = 64
-	w.reopen(t)
-	w.apply(t)
-	if w.dp.numbers.names.tepIDs[last] != id || w.dp.numbers.maps.Vports.MaxEntries() <= id {
-		t.Errorf("%s is number %d of %d, was %d", last, w.dp.numbers.names.tepIDs[last], w.dp.numbers.maps.Vports.MaxEntries(), id)
-	}
-	w.tables.TEPs = w.tables.TEPs[:len(w.tables.TEPs)-100]
-	w.segment("blue").Remotes = w.segment("blue").Remotes[:len(w.segment("blue").Remotes)-1]
-	w.apply(t)
-	w.reopen(t)
-	w.apply(t)
-	if got := w.dp.numbers.maps.Vports.MaxEntries(); got != 64 {
-		t.Errorf("%d vports when they are no longer in use, want 64", got)
-	}
-}
-
-// Floods reach the members that the configuration asks for, and not more.
-func TestSegmentMembers(t *testing.T) {
-	w := ownWorld(t, underIPv4)
-	w.cfg.Tables.SegmentMembers = 6
-	w.reopen(t)
-	blue := w.segment("blue")
-	blue.Remotes = append([]netip.Addr{}, blue.Remotes...)
-	for i := range 4 {
-		addr := nthAddr("10.200.0.0", i)
-		w.tables.TEPs, blue.Remotes = append(w.tables.TEPs, w.tep(addr)), append(blue.Remotes, addr)
-	}
-	w.wantParts(t, "spec.tables.segmentMembers")
-	if got := w.dp.numbers.segments[w.dp.numbers.names.segIDs["blue"]].Members; got != 6 {
-		t.Errorf("floods reach %d members, want 6", got)
-	}
-	w.cfg.Tables.SegmentMembers = 2000
-	w.reopen(t)
-	w.apply(t)
 }

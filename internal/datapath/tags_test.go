@@ -57,18 +57,6 @@ func TestTrunk(t *testing.T) {
 	}
 }
 
-// From one VLAN of an interface to another: the router's way, and back out of the
-// same interface.
-func TestBetweenVLANsOfAPort(t *testing.T) {
-	w := trunkWorld(t, ways()[0], false, func(w *world) {
-		w.tables.Segments[1].Static[1] = overlay.StaticMAC{MAC: macOf(erin), Port: "p0.20"}
-		w.tables.Ports[1].Segment = "blue"
-		w.tables.Segments[0].Static[1] = overlay.StaticMAC{MAC: macOf(carol), Port: "p0.20"}
-		w.tables.Segments[1].Static = nil
-	})
-	w.follow(t, []step{{"p0", withTags("vlan 10 ", alice, carol), "p0.20"}, {"p0", withTags("vlan 20 ", carol, alice), "p0.10"}})
-}
-
 // Beside VLANs an interface may have a segment for what has none; a priority tag
 // is none (IEEE 802.1Q section 6.9), and goes.
 func TestUntaggedBesideVLANs(t *testing.T) {
@@ -184,30 +172,6 @@ func (w *world) wantTaps(t testing.TB, taps map[string]*tap, in []byte, want map
 	}
 }
 
-// A trunk on real devices: VLANs leave and come with their tags, and the inner tag
-// of QinQ is kept where the segment says so.
-func TestRealTrunk(t *testing.T) {
-	for _, to := range []way{ways()[0], ways()[7]} {
-		t.Run(to.name, func(t *testing.T) {
-			w := trunkWorld(t, to, true)
-			taps := w.taps(t)
-			for _, inner := range []string{"", "vlan 7 "} {
-				for _, words := range []string{udp4, tcp6, "raw 0x88b5 60"} {
-					in := pkttest.Frame(alice, bob, "vlan 10 "+inner+words)
-					taps["p0"].send(t, in)
-					w.wantTaps(t, taps, in, map[string][]byte{"u0": pkttest.Frame(alice, bob, inner+words)})
-					in = pkttest.Frame(bob, alice, inner+words)
-					taps["u0"].send(t, w.fromRemote(in))
-					w.wantTaps(t, taps, in, map[string][]byte{"p0": pkttest.Frame(bob, alice, "vlan 10 "+inner+words)})
-					in = pkttest.Frame(erin, dave, inner+words)
-					taps["p2"].send(t, in)
-					w.wantTaps(t, taps, in, map[string][]byte{"p0": pkttest.Frame(erin, dave, "vlan 20 "+inner+words)})
-				}
-			}
-		})
-	}
-}
-
 // A flooded frame leaves by each port with that port's tags, and into the tunnel
 // with its own.
 func TestFloodWithTags(t *testing.T) {
@@ -279,19 +243,4 @@ func TestTheEdgeSpeaksWithTags(t *testing.T) {
 			w.isError(t, out, about(big), want)
 		}
 	}
-}
-
-// Cut at every length, tagged frames do not pass either.
-func TestCutTaggedFrames(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := to.world(t, func(_ *Config, tables *fib.Tables) { tables.Segments[0].KeepTags = true })
-		for _, tags := range tagWords[1:] {
-			for _, words := range []string{udp4, tcp6, arp} {
-				frame := pkttest.Frame(alice, bob, tags+words)
-				w.cut(t, "p0", frame, len(frame), func(n int) []byte { return frame[:n] })
-				inner := exchanged(frame)
-				w.cut(t, "u0", w.fromRemote(inner), len(inner), func(n int) []byte { return w.fromRemote(inner[:n]) })
-			}
-		}
-	})
 }

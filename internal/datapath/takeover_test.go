@@ -11,7 +11,6 @@ import (
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/test/pkttest"
 )
 
 // reopen lets go of the data path as a process does that ends, and opens it again.
@@ -73,47 +72,6 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// A killed process leaves handles to the kernel; here, two processes in a row.
-func TestTakeoverTwice(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4))
-	for range 2 {
-		w.reopen(t)
-		w.apply(t)
-	}
-	w.follow(t, []step{{"p0", say(alice, bob), "first"}, {"first", say(bob, alice), "p0"}})
-}
-
-// Tables of other sizes take the place of the old ones; the rest stays.
-func TestTakeoverWithOtherSizes(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
-	w.cfg.FDB.Size *= 2
-	w.reopen(t)
-	w.apply(t)
-	if got := w.fdb(t, alice); got != "" {
-		t.Errorf("alice is at %q in a new FDB", got)
-	}
-	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p1"}})
-	w.cfg.FlowCache.Size *= 2
-	w.reopen(t)
-	w.apply(t)
-	w.follow(t, []step{{"p0", say(alice, bob), "p1"}})
-	if got, want := w.dp.Hosts.maps.Fdb.MaxEntries(), w.cfg.FDB.Size; got != want {
-		t.Errorf("the FDB has %d entries, want %d", got, want)
-	}
-}
-
-// Another process may have been configured otherwise.
-func TestTakeoverWithOtherTables(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
-	w.tables.Ports = []fib.Port{w.port("p0", "blue"), w.port("p2", "blue"), w.port("s0", "green")}
-	w.reopen(t)
-	w.apply(t)
-	w.follow(t, []step{{"p0", say(alice, bob), "flood"}, {"p2", say(bob, alice), "p0"}, {"p0", say(alice, bob), "p2"}, {"p1", say(carol, alice), "drop"}})
-	w.wantClean(t)
-}
-
 func TestRemoveLeavesNothing(t *testing.T) {
 	w := ownWorld(t, underIPv4, static(underIPv4))
 	taps := w.taps(t)
@@ -130,49 +88,6 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	w.open(t) // for the cleanup
 	if w.dp.Adopted() {
 		t.Error("something was left to adopt")
-	}
-}
-
-// An edge that a killed process left can be removed by the next one.
-func TestRemoveAfterTakeover(t *testing.T) {
-	w := ownWorld(t, underIPv4)
-	w.reopen(t)
-	if err := w.dp.Remove(); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := os.ReadDir(filepath.Join(w.cfg.PinRoot, w.cfg.Name)); err == nil {
-		t.Errorf("%v are left", left)
-	}
-	w.open(t)
-}
-
-func TestApplyIsIdempotent(t *testing.T) {
-	w := newWorld(t, underIPv4, static(underIPv4))
-	w.follow(t, []step{{"p1", say(carol, all), "flood"}, {"p0", say(alice, carol), "p1"}})
-	blue, green := w.generation(t, "blue"), w.generation(t, "green")
-	for range 3 {
-		w.apply(t)
-	}
-	if b, g := w.generation(t, "blue"), w.generation(t, "green"); b != blue || g != green {
-		t.Errorf("generations %d and %d, were %d and %d", b, g, blue, green)
-	}
-	_, events := w.counted(t, func() { w.fromPort(t, "p0", say(alice, carol)) })
-	if events["hit"] != 1 {
-		t.Errorf("events %v, want the flow still cached", events)
-	}
-}
-
-// A change touches the generation of its own segment only.
-func TestChangeOutdatesItsSegment(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	blue, green := w.generation(t, "blue"), w.generation(t, "green")
-	w.tables.Segments[1].Remotes = nil
-	w.apply(t)
-	if got := w.generation(t, "blue"); got != blue {
-		t.Errorf("blue has generation %d, was %d", got, blue)
-	}
-	if w.generation(t, "green") == green {
-		t.Error("green lost its remote, but not its generation")
 	}
 }
 
@@ -332,23 +247,6 @@ func TestPrune(t *testing.T) {
 			w.follow(t, c.after)
 			w.wantClean(t)
 		})
-	}
-}
-
-// A number that is given to another port does not inherit its counters.
-func TestCountersOfANewPort(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.fromPort(t, "p1", pkttest.Frame(carol, all, arp))
-	w.tables.Ports = []fib.Port{w.port("p0", "blue"), w.port("p2", "green")}
-	w.apply(t)
-	w.tables.Ports = append(w.tables.Ports, w.port("s0", "blue"))
-	w.apply(t)
-	ports, err := w.dp.Traffic.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := ports["s0"]; got != (PortCounters{}) {
-		t.Errorf("a new port has counted %+v", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
@@ -56,46 +55,5 @@ func TestStamps(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: points %v, want %v", c.what, got, c.want)
 		}
-	}
-}
-
-// What there is no room for is counted.
-func TestStampsLost(t *testing.T) {
-	w := newWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.Timing = true })
-	w.reload(t, map[string]any{bpfVarStampSlots: uint32(5)})
-	s, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Clear(); err != nil {
-		t.Fatal(err)
-	}
-	const packets = 40
-	for range packets {
-		w.send(t, "p0", say(alice, bob)[:36]) // each takes one
-	}
-	var parts []bpfStamped
-	if err := w.dp.prog.objs.Stamped.Lookup(uint32(0), &parts); err != nil {
-		t.Fatal(err)
-	}
-	kept, lost := 0, 0
-	for _, part := range parts {
-		kept, lost = kept+int(part.Kept), lost+int(part.Lost)
-	}
-	if kept+lost != packets || kept > 5*len(parts) || lost == 0 {
-		t.Errorf("%d kept and %d lost of %d", kept, lost, packets)
-	}
-}
-
-// An edge as it carries traffic takes no stamps, and says so.
-func TestNoStamps(t *testing.T) {
-	w := newWorld(t, underIPv4)
-	w.send(t, "p0", say(alice, bob))
-	if _, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name); err == nil || !strings.Contains(err.Error(), "SELVAGE_TIMING") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := OpenStamps(w.cfg.PinRoot, "nobody"); err == nil {
-		t.Error("there are stamps of an edge that does not run")
 	}
 }

@@ -202,19 +202,6 @@ func TestTraceIsTrue(t *testing.T) {
 	}
 }
 
-// Tags are traced like everything else; a port's VLAN goes by its own name.
-func TestTraceOfAVLAN(t *testing.T) {
-	w := trunkWorld(t, ways()[0], false)
-	got := traceText(w.trace(t, TraceInput{Port: "p0.10", Frame: withTags("vlan 10 ", alice, carol)}))
-	if !strings.Contains(got, "from port p0.10, segment blue") || !strings.HasSuffix(got, "sent") {
-		t.Errorf("it says\n%s", got)
-	}
-	got = traceText(w.trace(t, TraceInput{Port: "p0.10", Frame: withTags("vlan 77 ", alice, carol)}))
-	if !strings.Contains(got, "drop: vlan-tagged") {
-		t.Errorf("it says\n%s", got)
-	}
-}
-
 // What cannot be traced is said.
 func TestTraceErrors(t *testing.T) {
 	w := routedWorld(t, ways()[0])

@@ -4,14 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
 )
-
-// fewActions has a transit cache of the least size, whose actions are soon all in use.
-func fewActions(c *Config, _ *fib.Tables) {
-	c.Transit, c.FlowCache.Size = true, 64
-}
 
 // fromSender is a datagram to an uplink by a sender of a MAC address.
 func fromSender(sender, port int) []byte {
@@ -65,42 +59,6 @@ func TestTransitFlowsOfOneAddress(t *testing.T) {
 	}
 	if want := (map[byte]uint64{0: 1, 1: 2, 2: 3}); fmt.Sprint(packets) != fmt.Sprint(want) {
 		t.Errorf("packets by sender: %v, want %v", packets, want)
-	}
-}
-
-// Senders with a flow each do not take the action of one with many, whatever their number: its flows stay cached. All
-// packets are forwarded as they are without a cache.
-func TestTransitActionsInUse(t *testing.T) {
-	onOneCPU(t)
-	w := transitWorld(t, ways()[0], fewActions)
-	want := map[int][]byte{}
-	const flows, senders = 200, 2000
-	for port := range flows {
-		want[port] = w.passed(t, fromSender(0xffff, 1000+port)).out
-	}
-	most := w.dp.Flows.maps.TransitActions.MaxEntries()
-	for sender := range senders {
-		if sender%100 == 0 {
-			must(t, w.dp.Changes.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1))
-			for port := range flows { // it goes on
-				w.passed(t, fromSender(0xffff, 1000+port))
-			}
-		}
-		r := w.passed(t, fromSender(sender, 53))
-		if r.verdict != xdpRedirect {
-			t.Fatalf("sender %d of %d with %d actions: verdict %d", sender, senders, most, r.verdict)
-		}
-	}
-	_, events := w.counted(t, func() {
-		for port := range flows {
-			r := w.passed(t, fromSender(0xffff, 1000+port))
-			if r.verdict != xdpRedirect || string(r.out) != string(want[port]) {
-				t.Fatalf("flow %d: verdict %d, other bytes than before", port, r.verdict)
-			}
-		}
-	})
-	if events["hit"] < flows*9/10 {
-		t.Errorf("of %d flows of the busy sender %d hit; events %v", flows, events["hit"], events)
 	}
 }
 

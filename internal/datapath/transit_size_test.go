@@ -65,25 +65,3 @@ func TestTransitTableShrinks(t *testing.T) {
 		t.Errorf("%d flows are listed", len(flows))
 	}
 }
-
-// As many flows as a table has slots for keep them.
-func TestTransitTableStays(t *testing.T) {
-	onOneCPU(t)
-	w := transitWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Transit, c.FlowCache.Size = true, 1<<16 })
-	const flows = 3000
-	send := func() {
-		for port := range flows {
-			w.passed(t, fromSender(1, 1000+port))
-		}
-	}
-	send()
-	send()
-	before := slotsInUse(t, w)
-	for range 3 * epochs {
-		must(t, w.dp.Changes.addGlobal(bpfGlobalCounterGLOBAL_CLOCK, 1))
-		send()
-	}
-	if now := slotsInUse(t, w); now < before {
-		t.Errorf("%d slots became %d", before, now)
-	}
-}

@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/pkttest/check"
 )
 
 // Verdicts of XDP programs (enum xdp_action).
@@ -101,44 +99,6 @@ func (c routeCase) in(w *world, words string) (dev string, b []byte) {
 		return c.from, frame
 	}
 	return "u0", w.outerIn(c.segment, w.family.remotes[map[string]int{"first": 0, "second": 1}[c.from]]).Wrap(padded(frame))
-}
-
-// What passes through is forwarded by the transit program, the first packet of a
-// flow and the cached ones, with the bytes that tc gives it.
-func TestTransitForwards(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		onOneCPU(t) // each has a cache of its own
-		w := transitWorld(t, to)
-		for _, c := range passing() {
-			dev, in := c.in(w, c.words)
-			var want result
-			if dev == "u0" {
-				want = w.fromUnderlay(t, in)
-			} else {
-				want = w.fromPort(t, dev, in)
-			}
-			want.want(t, in, forwarded)
-			_, events := w.counted(t, func() {
-				for i := range 3 {
-					got := w.transit(t, dev, in)
-					if got.verdict != xdpRedirect {
-						t.Fatalf("%s: packet %d: verdict %d of the transit program", c.name, i, got.verdict)
-					}
-					check.Equal(t, fmt.Sprintf("%s, packet %d", c.name, i), want.out, got.out)
-				}
-			})
-			if events["hit"] != 2 || events["miss"]+events["stale"] != 1 || events["transit"] != 3 {
-				t.Errorf("%s: events %v of three packets", c.name, events)
-			}
-			plain := strings.HasPrefix(c.words, "udp") || strings.HasPrefix(c.words, "tcp")
-			if dev == "u0" && len(to.tunnel.Options) > 0 {
-				plain = false
-			}
-			if plain && events["express"] != 2 {
-				t.Errorf("%s: events %v: its flow has a shortcut", c.name, events)
-			}
-		}
-	})
 }
 
 // The transit program and tc are one data path: each packet ends the same way,
@@ -334,35 +294,6 @@ func TestNotTakenIsCounted(t *testing.T) {
 	t.Fatal("no case")
 }
 
-// The kernel takes an interface out of the devmap when it is gone, before the edge knows.
-func TestRemovedTxDeviceIsCounted(t *testing.T) {
-	w := transitWorld(t, ways()[0])
-	c := passing()[0]
-	dev, in := c.in(w, c.words)
-	if got := w.transit(t, dev, in); got.verdict != xdpRedirect {
-		t.Fatalf("%s: verdict %d", c.name, got.verdict)
-	}
-	var numbers []uint32
-	if err := iterate(w.dp.Links.maps.TxDevmap, func(number, _ uint32) { numbers = append(numbers, number) }); err != nil {
-		t.Fatal(err)
-	}
-	for _, number := range numbers {
-		if err := w.dp.Links.maps.TxDevmap.Delete(number); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 2 {
-		drops, _ := w.counted(t, func() {
-			if got := w.transit(t, dev, in); got.verdict != xdpDrop {
-				t.Errorf("%s: verdict %d without its interface", c.name, got.verdict)
-			}
-		})
-		if drops["devmap-drop"] != 1 || sum(drops) != 1 {
-			t.Errorf("drops %v of one packet", drops)
-		}
-	}
-}
-
 // A frame whose checksum the sender left to its device is tc's: there the kernel knows
 // that it is to be filled in. With a right one, or none, it passes.
 func TestTransitLeavesCsumPartial(t *testing.T) {
@@ -411,33 +342,6 @@ func pseudoSum(frame []byte) (at int, seed uint16) {
 		return etherLen + l4 + 6, onesSum(pseudo)
 	}
 	return 0, 0
-}
-
-// What is attached stays as it is when it is applied again.
-func TestLinksStay(t *testing.T) {
-	w := transitWorld(t, ways()[0])
-	ids := func() map[hook]link.ID {
-		t.Helper()
-		got := map[hook]link.ID{}
-		for h, a := range w.dp.Links.links {
-			info, err := a.link.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[h] = info.ID
-		}
-		return got
-	}
-	before := ids()
-	for _, h := range []hook{{role: roleNotSent}, {role: roleNotRedirected}, {roleTransit, w.dev["u0"].Index}, {roleUnderlay, w.dev["u0"].Index}, {rolePort, w.dev["p0"].Index}} {
-		if before[h] == 0 {
-			t.Errorf("nothing is attached to %s", h)
-		}
-	}
-	w.apply(t)
-	if after := ids(); !maps.Equal(before, after) {
-		t.Errorf("links are %v, were %v", after, before)
-	}
 }
 
 // An interface's program is swapped for one of another kind, in and after the driver.
@@ -506,23 +410,5 @@ func TestRefusedTransitProgram(t *testing.T) {
 	w.apply(t)
 	if refused := w.dp.Links.Refused(); len(refused) > 0 {
 		t.Errorf("refused, of a device that is not asked for: %v", refused)
-	}
-}
-
-// Uplinks with the same MAC address, as VLANs of one interface have by default, are
-// networks of their own, also for the next process.
-func TestUplinksWithOneMAC(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	other := *w.segment("up")
-	other.Name = "up2"
-	w.tables.Segments = append(w.tables.Segments, other)
-	w.apply(t)
-	first, second := w.dp.numbers.names.segIDs["up"], w.dp.numbers.names.segIDs["up2"]
-	if first == second {
-		t.Fatalf("both are segment %d", first)
-	}
-	w.apply(t)
-	if w.dp.numbers.names.segIDs["up"] != first || w.dp.numbers.names.segIDs["up2"] != second {
-		t.Errorf("segments %d and %d became %v", first, second, w.dp.numbers.names.segIDs)
 	}
 }
