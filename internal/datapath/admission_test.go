@@ -43,6 +43,7 @@ func (w *world) wantNeighbours(t *testing.T, want string) {
 
 // What was learned before a guard, a static entry or a gateway's address was configured is forgotten when it is.
 func TestLearnedEntriesObeyTheConfiguration(t *testing.T) {
+	t.Parallel()
 	prefixes := func(list ...string) (all []netip.Prefix) {
 		for _, p := range list {
 			all = append(all, netip.MustParsePrefix(p))

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
 )
@@ -48,9 +46,9 @@ func (w *world) isRequest(t *testing.T, b []byte, gateway, mac, target string) {
 		check.IP(addr(gateway), group, check.TTL(255)), check.Solicitation(addr(target), mac))
 }
 
-// Where the next hop's MAC is not known the edge asks for it in the packet's stead,
-// at all ports and remotes of the segment, and the packet counts as lost.
+// Where the next hop's MAC is not known the edge asks for it in the packet's stead, at all ports and remotes of the segment, and the packet counts as lost.
 func TestUnknownNeighbourIsAskedFor(t *testing.T) {
+	t.Parallel()
 	for _, to := range []way{ways()[0], ways()[2], ways()[7]} {
 		t.Run(to.name, func(t *testing.T) {
 			w := routedWorld(t, to)
@@ -86,34 +84,6 @@ func TestUnknownNeighbourIsAskedFor(t *testing.T) {
 			r.want(t, in, dropped)
 			w.asked(t, taps, "blue", gateway4, gatewayMAC, "10.0.1.77", 2, "p0", "p1")
 		})
-	}
-}
-
-// Real packets of hosts leave their checksums to the device; so what is made of
-// one must not. A request is sent for each kind.
-func TestAskedForUnfinishedPackets(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	taps := w.taps(t)
-	for words, offset := range map[string]uint16{
-		"tcp 10.0.1.10:1 > 10.0.2.77:2 syn":                  16,
-		"udp 10.0.1.10:1 > 10.0.2.77:2 30":                   6,
-		"tcp 10.0.1.10:1 > 10.0.2.77:2 1200":                 16,
-		"tcp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 syn":     16,
-		"udp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 30":      6,
-		"tcp [2001:db8:1::a]:1 > [2001:db8:2::77]:2 ack 900": 16,
-	} {
-		in, start, gateway, target := pkttest.Frame(alice, gatewayMAC, words), uint16(etherLen+ipv4Len), greenGateway4, "10.0.2.77"
-		if words[4] == '[' {
-			start, gateway, target = etherLen+ipv6Len, greenGateway6, "2001:db8:2::77"
-		}
-		w.refill(t)
-		drops, events := w.counted(t, func() {
-			taps["p0"].sendWith(t, taps["p0"].self, virtioHeader{Flags: virtioNeedsCsum, CsumStart: start, CsumOffset: offset}, in)
-			w.asked(t, taps, "green", gateway, gatewayMAC, target, 1, "p2")
-		})
-		if drops["no-neighbour"] != 1 || sum(drops) != 1 || events["neigh-requested"] != 1 {
-			t.Errorf("%s: drops %v, events %v", words, drops, events)
-		}
 	}
 }
 
@@ -185,8 +155,7 @@ func TestAnswersAreReceived(t *testing.T) {
 	}
 }
 
-// An answer to a gateway is passed on to the other edges, once: their packet may
-// have been the one that asked.
+// An answer to a gateway is passed on to the other edges, once: their packet may have been the one that asked.
 func TestAnswersArePassedOn(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	taps := w.taps(t)
@@ -205,26 +174,9 @@ func TestAnswersArePassedOn(t *testing.T) {
 	}
 }
 
-// A neighbour whose MAC is at no known place is reached by flooding.
-func TestNeighbourAtNoKnownPlace(t *testing.T) {
-	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		green := &tables.Segments[1]
-		green.Static = []overlay.StaticMAC{{MAC: macOf(dave), Port: "p2"}}
-	})
-	taps := w.taps(t)
-	words := "udp 10.0.1.10:1 > 10.0.2.14:2 30"
-	in := pkttest.Frame(alice, gatewayMAC, words)
-	w.fromPort(t, "p0", in).want(t, in, dropped)
-	want := pkttest.Frame(gatewayMAC, erin, "ttl 63 "+words)
-	check.Equal(t, "at p2", want, taps["p2"].receive(t, 1)[0].bytes)
-	b := taps["u0"].receive(t, 1)[0].bytes
-	o := w.sent("green", w.family.remotes[0], b)
-	check.Equal(t, "tunnel packet", o.Wrap(want), b)
-}
-
-// A next hop may be link-local, or on the link without being in a network of it. A link-local one is asked from the router's own
-// link-local address: it need not know a way to the others.
+// A next hop may be link-local, or on the link without being in a network of it.
 func TestNextHopsOnTheLinkAreAskedFor(t *testing.T) {
+	t.Parallel()
 	const own, next = "fe80::ff:fe00:401", "02:00:00:00:04:99" // own: of uplinkMAC
 	for _, c := range []struct{ prefix, hop, source, reply, packet string }{
 		{"2000::/3", "fe80::1", own, "na fe80::1 ! " + own, "udp [2001:db8:1::a]:1 > [2001:db8:77::9]:2 30"},

@@ -120,6 +120,7 @@ func (w *world) wantLeftOut(t *testing.T, err error) {
 // What BGP tells, be it more than the tables hold, keeps nothing that is configured from them: a
 // port that is removed is gone, new ports, routes, next hops and remotes are in force, and flows move to other paths.
 func TestMoreThanTheTablesHold(t *testing.T) {
+	t.Parallel()
 	all := func(w *world) {
 		for _, c := range beyondTables {
 			c.more(w)

@@ -261,9 +261,7 @@ func benchModes(b *testing.B, scenarios func(*bench) []scenario) {
 	}
 }
 
-// BenchmarkStages: what each stage adds, as the difference of packets that end
-// one stage apart, measured in turn. Where both end in a drop its cost cancels out;
-// "out" takes the drop's cost off, so it is too low by some nanoseconds.
+// BenchmarkStages: what each stage adds, as the difference of packets that end one stage apart, measured in turn.
 func BenchmarkStages(b *testing.B) {
 	for _, f := range families {
 		b.Run(f.name+"/port", func(b *testing.B) {
@@ -325,71 +323,4 @@ func (w *bench) reportStages(b *testing.B, list []scenario) {
 	b.ReportMetric(own-unknown, "ns/switch")
 	b.ReportMetric(miss-hit, "ns/miss-more-than-hit")
 	b.ReportMetric(miss, "ns/miss")
-}
-
-// BenchmarkFlows: hits at random among so many flows in the cache.
-func BenchmarkFlows(b *testing.B) {
-	w := newBench(b, underIPv4, benchWorld(underIPv4))
-	for _, n := range []int{1, 100, 1000, 10_000, 100_000, 250_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w.forget(b)
-			frame, vary := pkttest.Frame(alice, bob, tcp4), newFlow(0)
-			w.do(b, func() {
-				for i := range n {
-					vary(frame, i)
-					w.mustRun(b, w.dp.prog.objs.FromPort, "p0", frame)
-				}
-			})
-			var ns []float64
-			_, events := w.counted(b, func() {
-				ns = w.measure(b, scenario{name: "hit", from: "p0", frame: frame, verdict: forwarded, vary: func(b []byte, i int) { vary(b, scattered(i, n)) }})
-			})
-			b.ReportMetric(ns[0], "ns/packet")
-			b.ReportMetric(100*float64(events["miss"])/float64(events["miss"]+events["hit"]), "%miss")
-		})
-	}
-}
-
-// scattered is a number below n that jumps about with i (SplitMix64).
-func scattered(i, n int) int {
-	z := uint64(i+1) * 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return int((z ^ z>>31) % uint64(n))
-}
-
-// BenchmarkFDB: both look-ups of packets between random stations of so many.
-// They are at one port, so the packet ends there: the cache of decisions, which
-// grows with pairs of stations, has no part in it.
-func BenchmarkFDB(b *testing.B) {
-	w := newBench(b, underIPv4, benchWorld(underIPv4), cacheOff)
-	for _, n := range []int{10, 1000, 10_000, 50_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w.forget(b)
-			w.fillFDB(b, n)
-			ns := w.measure(b, scenario{name: "between stations", from: "p0", frame: pkttest.Frame(alice, bob, tcp4), verdict: dropped, vary: func(f []byte, i int) {
-				bgpMAC(f[:6], scattered(2*i, n))
-				bgpMAC(f[6:12], scattered(2*i+1, n))
-			}})
-			b.ReportMetric(ns[0], "ns/packet")
-		})
-	}
-}
-
-// bgpMAC writes a station's MAC.
-func bgpMAC(mac []byte, number int) {
-	binary.BigEndian.PutUint16(mac, 0x0200)
-	binary.BigEndian.PutUint32(mac[2:], 0x01000000+uint32(number))
-}
-
-func (w *bench) fillFDB(b *testing.B, n int) {
-	keys, values := make([]bpfFdbKey, n), make([]bpfFdbEntry, n)
-	for i := range n {
-		keys[i].Segment = w.dp.numbers.names.segIDs["blue"]
-		bgpMAC(keys[i].Mac[:], i)
-		values[i].Vport = w.dp.numbers.names.portIDs["p0"]
-	}
-	if _, err := w.dp.Hosts.maps.Fdb.BatchUpdate(keys, values, nil); err != nil {
-		b.Fatal(err)
-	}
 }

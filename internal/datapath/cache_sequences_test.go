@@ -19,11 +19,9 @@ const (
 	sequencePackets = 40
 )
 
-// Packets of one flow differ in what the flow key does not have: ICMP types, TTL, fragments, flags. A
-// sequence of such packets, with the flow cache and without, leaves as the same bytes, for the same reasons.
-// Where connections are tracked there is no TCP: of an open connection the cache does not look at numbers,
-// see TestFirewallIsTheReference.
+// Packets of one flow differ in what the flow key does not have: ICMP types, TTL, fragments, flags.
 func TestCacheChangesNoSequence(t *testing.T) {
+	t.Parallel()
 	fw := openFirewall(false)
 	fw.Default, fw.Rules = overlay.Drop, []overlay.Rule{ruleOf(1, "allow out svc udp/53"), ruleOf(2, "allow in svc icmp")}
 	all := ways()

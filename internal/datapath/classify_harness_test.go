@@ -25,9 +25,7 @@ const maxQueries = 4096 // MAX_OPENINGS
 func newEvaluating(t testing.TB) *evaluating {
 	t.Helper()
 	tier.Root(t)
-	if err := rlimit.RemoveMemlock(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rlimit.RemoveMemlock())
 	j := &evaluating{}
 	if err := loadClassifyTestObjects(j, nil); err != nil {
 		t.Fatalf("%+v", err)
@@ -45,13 +43,9 @@ func newEvaluating(t testing.TB) *evaluating {
 func (j *evaluating) load(t testing.TB, compiled policy.Compiled) {
 	t.Helper()
 	inner, err := newPolicyMap(kernel.Host().Loader, compiled)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer inner.Close()
-	if err := j.Policy.Put(uint32(0), kernel.HostMap(inner)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.Policy.Put(uint32(0), kernel.HostMap(inner)))
 }
 
 // ask judges openings repeat times, and returns the judgements and the time of a turn in ns.
@@ -64,9 +58,7 @@ func (j *evaluating) ask(t testing.TB, queries []bpfRuleQuery, repeat int) ([]cl
 	}
 	lines := make([]classifyTestClassifyResult, len(queries))
 	for i := range lines {
-		if err := j.Matches.Lookup(uint32(i), &lines[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.Matches.Lookup(uint32(i), &lines[i]))
 	}
 	return lines, float64(session.Ns) / float64(repeat)
 }

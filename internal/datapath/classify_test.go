@@ -21,14 +21,10 @@ type compiled struct {
 func (j *evaluating) compile(t testing.TB, fw overlay.Firewall, places []policy.Place) compiled {
 	t.Helper()
 	p, err := policy.Compile(fw, places)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := compiled{j, fw, places, p, numbered(p, places, policytest.Segments)}
 	image, err := p.Compiled(c.numbers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	j.load(t, image)
 	return c
 }
@@ -59,6 +55,7 @@ func (c compiled) agree(t testing.TB, queries []policy.Query) (byRules int) {
 
 // Random policies and openings.
 func TestClassifyIsEvaluate(t *testing.T) {
+	t.Parallel()
 	j, byRules := newEvaluating(t), 0
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -77,32 +74,15 @@ func TestClassifyIsEvaluate(t *testing.T) {
 	}
 }
 
-// Policies of all shapes, and one of as many rules as there may be.
-func TestClassifyLarge(t *testing.T) {
-	j := newEvaluating(t)
-	for _, shape := range policytest.Shapes {
-		rules, queries := 2000, 300
-		if shape.Name == "hosts" {
-			rules, queries = 100000, 40
-		}
-		c := j.compile(t, shape.Large(rules), policytest.ManyPlaces())
-		if n := c.agree(t, policytest.Openings(c.fw, c.places, policytest.NewRand(9), queries)); n < queries/3 {
-			t.Errorf("%s: rules decide about %d of %d: too few to say anything", shape.Name, n, queries)
-		}
-	}
-}
-
-// Whatever is in the image, a look-up ends, and reads nothing that is not there: the
-// kernel would say so by refusing the program, or here by not coming back.
+// Whatever is in the image, a look-up ends, and reads nothing that is not there: the kernel would say so by refusing the program, or here by not coming back.
 func TestClassifyBadImages(t *testing.T) {
+	t.Parallel()
 	j := newEvaluating(t)
 	r := policytest.NewRand(11)
 	for seed := range uint64(40) {
 		c := j.compile(t, policytest.Random(rand.New(rand.NewPCG(seed, 3)), 60), policytest.Places)
 		compiled, err := c.policy.Compiled(c.numbers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 1 + r.IntN(1+len(compiled)/4) {
 			at := 2 + r.IntN(len(compiled)-2)
 			if r.IntN(3) == 0 {

@@ -143,29 +143,3 @@ func inTurn(b *testing.B, worlds []*connectionBench, of []int) []float64 {
 
 // benchTime is the flag's text.
 func benchTime() string { return flag.Lookup("test.benchtime").Value.String() }
-
-// A full table has room for a new connection: the port that has the most loses one, and what
-// it has lately used stays.
-func TestFullTable(t *testing.T) {
-	fw := openFirewall(true)
-	fw.Sizes.Connections, fw.Sizes.HalfOpen = 64, 64
-	w := firewallWorld(t, fw)
-	for i := range 4 {
-		w.dialogue(t, "carol", 1000+i, 53)
-	}
-	_, events := w.counted(t, func() {
-		for i := range 500 {
-			w.dialogue(t, "alice", 1000+i, 53)
-		}
-	})
-	if answered := entriesOf[bpfCtKey, bpfCtEntry](t, w.dp.Firewall.maps.CtEstablished); answered < 48 || answered > 64 {
-		t.Errorf("%d answered connections in a table of 64", answered)
-	}
-	if n := len(w.connectionsAt(t, "p1")); n != 4 {
-		t.Errorf("carol has %d of her 4 connections", n)
-	}
-	if events["conntrack-answered"] != 500 || events["conntrack-evicted"] < 436 || events["conntrack-full"] != 0 {
-		t.Errorf("events %v, want all answered", events)
-	}
-	w.passes(t, "alice > bob udp 53 from 1499")
-}

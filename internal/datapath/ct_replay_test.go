@@ -181,9 +181,9 @@ func (v vantage) offerFrom(t *testing.T, w *world, side int, frame []byte) (why 
 	return why
 }
 
-// Real conversations leave the connections in the states of their tables, at every port
-// that sees them, with the flow cache and without.
+// Real conversations leave the connections in the states of their tables, at every port that sees them, with the flow cache and without.
 func TestConversations(t *testing.T) {
+	t.Parallel()
 	for name, cached := range map[string]bool{"cache on": true, "cache off": false} {
 		t.Run(name, func(t *testing.T) {
 			for rules, strict := range map[string]bool{"strict": true, "loose": false} {
@@ -260,8 +260,7 @@ var differences = map[string]string{
 	"syn-ack-in-established": "the kernel drops it, we let it pass without effect: its receiver challenges it (RFC 5961 section 4)",
 }
 
-// The tables agree with what the kernel's own tracking made of the same packets, code
-// that we did not write, but for differences that are named.
+// The tables agree with what the kernel's own tracking made of the same packets, code that we did not write, but for differences that are named.
 func TestConversationsAgreeWithTheKernel(t *testing.T) {
 	for _, name := range conversations(t) {
 		differs := ""

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -50,9 +49,9 @@ func tcpFlow(i int) string {
 	return fmt.Sprintf("tcp 10.0.1.10:%d > 10.7.%d.%d:443", 10000+i, i%7, i%200)
 }
 
-// Flows spread over the next hops by all of the 5-tuple, evenly within what
-// chance and 128 buckets allow.
+// Flows spread over the next hops by all of the 5-tuple, evenly within what chance and 128 buckets allow.
 func TestECMPDistribution(t *testing.T) {
+	t.Parallel()
 	const flows = 2000
 	for _, n := range []int{1, 2, 3, 8, 13} {
 		t.Run(fmt.Sprint(n, " hops"), func(t *testing.T) {
@@ -134,77 +133,5 @@ func TestECMPIsResilient(t *testing.T) {
 	}
 	if share := float64(moved) * n / flows; share < 0.6 || share > 1.4 {
 		t.Errorf("%d of %d flows moved to the next hop that came, %.2f of its share", moved, flows, share)
-	}
-}
-
-// What share() promises, whatever happens to the next hops.
-func TestShare(t *testing.T) {
-	hops := func(n int) (list []uint16) {
-		for i := range n {
-			list = append(list, uint16(10+i))
-		}
-		return list
-	}
-	var none [groupBuckets]uint16
-	for _, n := range []int{1, 2, 3, 7, 8, 16, 127, 128} {
-		wantEven(t, share(none, hops(n)), hops(n))
-	}
-	if got := share(share(none, hops(8)), hops(8)); got != share(none, hops(8)) {
-		t.Error("the same next hops share otherwise")
-	}
-	r := newRandom(t)
-	now := hops(4)
-	buckets := share(none, now)
-	for range 500 {
-		next := change(r.Rand, now)
-		after := share(buckets, next)
-		wantEven(t, after, next)
-		gone := len(slices.DeleteFunc(slices.Clone(now), func(h uint16) bool { return slices.Contains(next, h) }))
-		come := len(slices.DeleteFunc(slices.Clone(next), func(h uint16) bool { return slices.Contains(now, h) }))
-		moved := 0
-		for i := range buckets {
-			if buckets[i] != after[i] {
-				moved++
-			}
-		}
-		// Those of the hops that went and the quota of those that came, and one for rounding each.
-		if most := gone*(groupBuckets/len(now)+1) + come*(groupBuckets/len(next)+1) + len(now) + len(next); moved > most {
-			t.Fatalf("%d of %d buckets moved from %v to %v, want at most %d", moved, groupBuckets, now, next, most)
-		}
-		buckets, now = after, next
-	}
-}
-
-// knownHops is how many next hops change knows.
-const knownHops = 40
-
-// change adds or removes a next hop.
-func change(r *rand.Rand, now []uint16) []uint16 {
-	next := slices.Clone(now)
-	if len(next) > 1 && r.IntN(2) == 0 || len(next) == knownHops {
-		at := r.IntN(len(next))
-		return slices.Delete(next, at, at+1)
-	}
-	for {
-		h := uint16(1 + r.IntN(knownHops))
-		if at, found := slices.BinarySearch(next, h); !found {
-			return slices.Insert(next, at, h)
-		}
-	}
-}
-
-func wantEven(t *testing.T, buckets [groupBuckets]uint16, hops []uint16) {
-	t.Helper()
-	counts := map[uint16]int{}
-	for _, h := range buckets {
-		counts[h]++
-	}
-	for _, h := range hops {
-		if n := counts[h]; n != groupBuckets/len(hops) && n != groupBuckets/len(hops)+1 {
-			t.Fatalf("next hop %d of %d has %d of %d buckets", h, len(hops), n, groupBuckets)
-		}
-	}
-	if len(counts) != len(hops) {
-		t.Fatalf("%d next hops have buckets, want %d", len(counts), len(hops))
 	}
 }

@@ -63,8 +63,7 @@ func TestEncapsulation(t *testing.T) {
 	})
 }
 
-// A segment with UDP checksums goes through the kernel's tunnel device, which
-// gets the frame as it is.
+// A segment with UDP checksums goes through the kernel's tunnel device, which gets the frame as it is.
 func TestUDPChecksumOnIPv6(t *testing.T) {
 	for _, device := range []bool{false, true} {
 		w := newWorld(t, underIPv6, static(underIPv6), func(_ *Config, tables *fib.Tables) {
@@ -107,8 +106,7 @@ func TestFlowIDDistribution(t *testing.T) {
 	})
 }
 
-// What a remote may send beyond what we send ourselves (RFC 7348 sections 4.1 and
-// 5, RFC 8926 section 3.4).
+// What a remote may send beyond what we send ourselves (RFC 7348 sections 4.1 and 5, RFC 8926 section 3.4).
 func TestDecapsulationIsTolerant(t *testing.T) {
 	changes := map[string]func(*pkttest.Outer){
 		"plain":                 func(*pkttest.Outer) {},
@@ -157,8 +155,7 @@ func TestDecapsulationIsTolerant(t *testing.T) {
 	})
 }
 
-// A sender need not pad what it puts into the tunnel; the kernel's vxlan device
-// does not. What comes out may be padded, as on any Ethernet.
+// A sender need not pad what it puts into the tunnel; the kernel's vxlan device does not. What comes out may be padded, as on any Ethernet.
 func TestShortFramesLeaveTheTunnel(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := to.world(t)
@@ -175,8 +172,7 @@ func TestShortFramesLeaveTheTunnel(t *testing.T) {
 	})
 }
 
-// What stands behind the outer packet, a trailer or padding of the link, is not
-// part of the inner frame: the outer lengths say where that ends.
+// What stands behind the outer packet, a trailer or padding of the link, is not part of the inner frame: the outer lengths say where that ends.
 func TestTrailerIsNotDelivered(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := to.world(t)
@@ -186,8 +182,7 @@ func TestTrailerIsNotDelivered(t *testing.T) {
 	})
 }
 
-// The ifindex of a port and the address of a remote share a field of the flow
-// key: no tunnel packet may pass for a port's frame.
+// The ifindex of a port and the address of a remote share a field of the flow key: no tunnel packet may pass for a port's frame.
 func TestTunnelPacketIsNoPortsFrame(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

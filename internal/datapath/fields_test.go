@@ -9,8 +9,7 @@ import (
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
-// What the outer header takes from the configuration and from the inner packet.
-// ECN always follows RFC 6040 section 4.1: the inner mark is copied.
+// What the outer header takes from the configuration and from the inner packet. ECN always follows RFC 6040 section 4.1: the inner mark is copied.
 func TestOuterFields(t *testing.T) {
 	const (
 		inner4 = "tos 0x2e ttl 17 df udp 10.0.0.1:53 > 10.0.0.2:53 40" // DSCP 11, ECT(0)

@@ -31,8 +31,7 @@ func policedTrunk(t *testing.T, fw overlay.Firewall, change ...func(*Config, *fi
 
 const frank = "02:00:00:00:00:0f" // at VLAN 10 of s0
 
-// A flooded frame is judged once where it comes in, and at each port that it would go to:
-// a copy that is denied leaves the others alone.
+// A flooded frame is judged once where it comes in, and at each port that it would go to: a copy that is denied leaves the others alone.
 func TestFloodIsPoliced(t *testing.T) {
 	fw := openFirewall(true)
 	fw.Rules = []overlay.Rule{
@@ -94,8 +93,7 @@ func (w *world) wantCopy(t *testing.T, dev string, wanted bool, frame []byte, go
 	}
 }
 
-// A trunk's VLAN is a port of its own: it has connections, and rules name it by its
-// interface.
+// A trunk's VLAN is a port of its own: it has connections, and rules name it by its interface.
 func TestTrunkIsPoliced(t *testing.T) {
 	fw := openFirewall(true)
 	fw.Default = overlay.Drop
@@ -133,46 +131,6 @@ func TestTrunkIsPoliced(t *testing.T) {
 			if established != 1 {
 				t.Errorf("cache %t: %d established connections at %s", cached, established, port)
 			}
-		}
-	}
-}
-
-// A trace asks the rules and looks at connections, and leaves both as they were.
-func TestTraceOpensNothing(t *testing.T) {
-	w := firewallWorld(t, openFirewall(true))
-	trace := func(words string) string {
-		t.Helper()
-		return w.trace(t, TraceInput{Port: "p0", Frame: pkttest.Frame(alice, carol, words)}).Verdict
-	}
-	const syn, fin = "tcp 10.0.1.10:5 > 10.0.1.12:80 syn seq 1", "tcp 10.0.1.10:5 > 10.0.1.12:80 fin+ack seq 2 acks 2"
-	before := w.evaluated(t)
-	if got := trace(syn); got != "sent" {
-		t.Errorf("a SYN is %s", got)
-	}
-	if got := trace(fin); got != "dropped" {
-		t.Errorf("a FIN of no connection is %s", got)
-	}
-	if n := len(w.allConnections(t)); n != 0 {
-		t.Errorf("%d connections after a trace", n)
-	}
-	if after := w.evaluated(t); after["edge"] != before["edge"] {
-		t.Errorf("the default was asked %d times", after["edge"]-before["edge"])
-	}
-	for _, step := range []struct{ from, mac, to, words string }{
-		{"p0", alice, carol, syn}, {"p1", carol, alice, "tcp 10.0.1.12:80 > 10.0.1.10:5 syn+ack seq 1 acks 2"}, {"p0", alice, carol, "tcp 10.0.1.10:5 > 10.0.1.12:80 ack seq 2 acks 2"},
-	} {
-		if why, _ := w.verdictOf(t, step.from, pkttest.Frame(step.mac, step.to, step.words)); why != "" {
-			t.Fatalf("%s: %s", step.words, why)
-		}
-	}
-	for _, words := range []string{fin, "tcp 10.0.1.10:5 > 10.0.1.12:80 rst seq 2"} {
-		if got := trace(words); got != "sent" {
-			t.Errorf("%s is %s", words, got)
-		}
-	}
-	for _, port := range []string{"p0", "p1"} {
-		if state := onlyState(t, w, port); state != "established" {
-			t.Errorf("%s after traces of a FIN and a reset: %q", port, state)
 		}
 	}
 }

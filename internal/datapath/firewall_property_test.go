@@ -23,9 +23,9 @@ var randomBase = overlay.Firewall{
 	},
 }
 
-// Policies and packets at random: the data path says what the reference says, with the
-// flow cache and without it, and after changes of the policy.
+// Policies and packets at random: the data path says what the reference says, with the flow cache and without it, and after changes of the policy.
 func TestFirewallIsTheReference(t *testing.T) {
+	t.Parallel()
 	all := ways()
 	for to, strict := range map[*way]bool{&all[0]: true, &all[len(all)-1]: false} {
 		t.Run(fmt.Sprintf("strict %t, %s", strict, to.name), func(t *testing.T) {

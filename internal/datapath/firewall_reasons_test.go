@@ -128,9 +128,9 @@ func TestFirewallReasons(t *testing.T) {
 	}
 }
 
-// Neighbour discovery passes a firewall that lets nothing else through, and so do other
-// frames than IP's unless nonIP says drop.
+// Neighbour discovery passes a firewall that lets nothing else through, and so do other frames than IP's unless nonIP says drop.
 func TestOtherThanIP(t *testing.T) {
+	t.Parallel()
 	for _, nonIP := range []overlay.Verdict{overlay.Allow, overlay.Drop} {
 		fw := openFirewall(true)
 		fw.Default, fw.NonIP = overlay.Drop, nonIP

@@ -165,18 +165,6 @@ func queryOf(t testing.TB, words string) (from stand, frame []byte) {
 	return stand{}, nil
 }
 
-// evaluated are the connections that each rule was asked about so far, by its name.
-func (w *world) evaluated(t testing.TB) map[string]uint64 {
-	t.Helper()
-	list := map[string]uint64{}
-	for i, r := range w.tables.Firewall.Rules() {
-		var c bpfRuleCounters
-		must(t, w.dp.Firewall.maps.Rules.Lookup(w.dp.Firewall.inForce.Rules[i], &c))
-		list[r.Name] = c.Connections
-	}
-	return list
-}
-
 // wantNotice checks what the sender of a rejected packet is told: TCP by a reset as its
 // destination would send it, all else by ICMP "administratively prohibited".
 func (w *world) wantNotice(t *testing.T, from stand, frame []byte, r result) {

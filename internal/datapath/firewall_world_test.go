@@ -44,9 +44,7 @@ func firewallWorldBy(t testing.TB, to way, fw overlay.Firewall, change ...func(*
 func (w *world) enforce(t testing.TB, fw overlay.Firewall) {
 	t.Helper()
 	p, err := policy.Compile(fw, firewallPlaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.tables.Firewall = p
 	w.apply(t)
 }

@@ -80,9 +80,7 @@ func (w *world) honest(t testing.TB) (stay func(what string)) {
 	return func(what string) {
 		t.Helper()
 		fdb, err := w.dp.Hosts.FDB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, h := range hosts {
 			if !slices.ContainsFunc(fdb, func(e FDBEntry) bool {
 				return e.MAC == macOf(h.mac) && (e.Port == h.at || e.Remote.String() == h.at)
@@ -98,9 +96,7 @@ func (w *world) honest(t testing.TB) (stay func(what string)) {
 func (w *world) used(t testing.TB, owner uint32, count bpfLimitedCount) int {
 	t.Helper()
 	var u bpfLimitUsage
-	if err := w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(owner), &u); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Limits.maps.OwnerUsages.Lookup(ownerIndex(owner), &u))
 	return int(u.Used[count])
 }
 
@@ -140,10 +136,9 @@ func (w *world) wantCounted(t testing.TB, when string) {
 	}
 }
 
-// A port that sends from 200,000 MAC addresses costs nobody else an entry, with limits or
-// without: it loses its own oldest. Hosts that come meanwhile, static entries and those of BGP
-// find room, and the table is as it was after one ageing time.
+// A port that sends from 200,000 MAC addresses costs nobody else an entry, with limits or without: it loses its own oldest.
 func TestMACFloodCostsNobodyElse(t *testing.T) {
+	t.Parallel()
 	for name, limits := range map[string]overlay.Limits{"limited": {MACs: testFDB / 8}, "without a limit": {}} {
 		t.Run(name, func(t *testing.T) {
 			macs := 200_000
@@ -188,6 +183,7 @@ func TestMACFloodCostsNobodyElse(t *testing.T) {
 
 // A host that says that it has 20,000 addresses costs nobody else a neighbour.
 func TestNeighbourFloodCostsNobodyElse(t *testing.T) {
+	t.Parallel()
 	for name, limit := range map[string]uint32{"limited": testFDB / 8, "without a limit": 0} {
 		t.Run(name, func(t *testing.T) {
 			w := limited(t, byBGP, func(_ *Config, tables *fib.Tables) {
@@ -217,8 +213,7 @@ func TestNeighbourFloodCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// A segment at its limit takes a new entry only in the place of one of the same port: a port that has none
-// there is refused, and nobody loses one to it.
+// A segment at its limit takes a new entry only in the place of one of the same port: a port that has none there is refused, and nobody loses one to it.
 func TestSegmentLimit(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits.MACs = 100 })
 	stay := w.honest(t) // 40 of them in the segment
@@ -246,6 +241,7 @@ func TestObservedLimitRefusesNothing(t *testing.T) {
 // Counts follow moves, what BGP and the configuration take over, ports that go, numbers that are given to others, and
 // a restart; and what several cores have miscounted, the next walk corrects.
 func TestCountsFollowEntries(t *testing.T) {
+	t.Parallel()
 	w := limited(t, byBGP)
 	w.honest(t)
 	w.floodMACs(t, "p0", 50)
@@ -293,6 +289,7 @@ func TestCountsFollowEntries(t *testing.T) {
 // An entry without room, and a port whose interface takes no program, are said, and all else is in force: ports of others are
 // attached, and what is no longer configured goes.
 func TestApplyGoesOnBeyondWhatFails(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4, func(c *Config, tables *fib.Tables) {
 		c.FDB.Size = 16
 		tables.Ports = tables.Ports[:2]

@@ -41,8 +41,7 @@ func (w *world) comeIn(t *testing.T, taps map[string]*tap, frame []byte, remotes
 	}
 }
 
-// Broadcast, multicast and unknown unicast leave for every other member, each
-// copy whole; from the tunnel only for ports.
+// Broadcast, multicast and unknown unicast leave for every other member, each copy whole; from the tunnel only for ports.
 func TestFlood(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -100,14 +99,11 @@ func TestFloodUnresolved(t *testing.T) {
 
 // A port whose interface has just gone.
 func TestFloodToVanishedPort(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4)
 	l, err := w.nl.LinkByName("p1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.nl.LinkDel(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, w.nl.LinkDel(l))
 	in := pkttest.Frame(alice, all, arp)
 	drops, events := w.counted(t, func() { w.fromPort(t, "p0", in) })
 	if drops["redirect-failed"] != 1 || sum(drops) != 1 || events["flood-copy"] != 2 {

@@ -13,6 +13,7 @@ import (
 
 // The first fragments of one port cost no other port its later ones, at the firewall and at NAT.
 func TestFragmentsOfOtherPorts(t *testing.T) {
+	t.Parallel()
 	fw := openFirewall(false)
 	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
 		guardAt(t, c, tables, fw, policy.Place{Name: "p0", Port: "p0", Segment: "blue"}, policy.Place{Name: "p1", Port: "p1", Segment: "blue"})
@@ -46,9 +47,9 @@ func overlapping(v6 bool, options int, firstNext, next uint8, offset uint16) (fi
 	return packet(firstNext, 1, tcp[:64]), packet(next, offset, make([]byte, 64))
 }
 
-// A later fragment replaces nothing of the headers that were judged, whatever it says is behind it
-// (RFC 3128, RFC 5722).
+// A later fragment replaces nothing of the headers that were judged, whatever it says is behind it (RFC 3128, RFC 5722).
 func TestLaterFragmentsKeepTheHeaders(t *testing.T) {
+	t.Parallel()
 	const tiny = "fragment-tiny"
 	tcp, udp, options := uint8(pkttest.ProtoTCP), uint8(pkttest.ProtoUDP), uint8(destinationOptions)
 	for _, c := range []struct {

@@ -193,6 +193,7 @@ func (w *world) cross(t *testing.T, taps map[string]*tap, c fragmentCase) {
 
 // Any packet at random, also one that is a fragment or has options, against the reference.
 func TestFragmentsAtRandom(t *testing.T) {
+	t.Parallel()
 	for _, to := range []way{ways()[0], ways()[3], ways()[6]} {
 		t.Run(to.name, func(t *testing.T) {
 			r := newRandom(t)
@@ -246,8 +247,7 @@ func (r random) whole(p wholePacket) wholePacket {
 	return p.datagram(n)
 }
 
-// What is not fragmented is reported: DF, IPv6, bridged packets, SCTP, whose checksum may be
-// its sender's device's, and large segments.
+// What is not fragmented is reported: DF, IPv6, bridged packets, SCTP, whose checksum may be its sender's device's, and large segments.
 func TestNotFragmented(t *testing.T) {
 	to := ways()[0]
 	w, _ := fragmentWorld(t, to, 1300)

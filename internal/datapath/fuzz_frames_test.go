@@ -218,10 +218,9 @@ func TestFramesNeverForwarded(t *testing.T) {
 
 // TestKeptFrames offers those that once found something.
 func TestKeptFrames(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(fuzzKept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	worlds := fuzzWorlds(t)
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
@@ -229,9 +228,7 @@ func TestKeptFrames(t *testing.T) {
 			continue
 		}
 		frame, err := hex.DecodeString(words[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, w := range worlds {
 			if w.name != words[0] {
 				continue
@@ -261,9 +258,7 @@ func (w *world) place(frame []byte, device string) {
 func usableCPUs(t *testing.T) (list []int) {
 	t.Helper()
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SchedGetaffinity(0, &set))
 	for cpu := range 64 * len(set) {
 		if set.IsSet(cpu) {
 			list = append(list, cpu)

@@ -43,8 +43,7 @@ func FuzzTagged(f *testing.F) {
 	})
 }
 
-// FuzzUnderlay gives any bytes to the program of the underlay. The first ones
-// are made the address of its device, so that the fuzzer need not guess it.
+// FuzzUnderlay gives any bytes to the program of the underlay. The first ones are made the address of its device, so that the fuzzer need not guess it.
 func FuzzUnderlay(f *testing.F) {
 	w := fuzzWorld(f)
 	for _, words := range innerFrames {
@@ -62,8 +61,7 @@ func FuzzUnderlay(f *testing.F) {
 	})
 }
 
-// FuzzVXLAN, FuzzGeneve and FuzzNVGRE give any bytes as the tunnel header and what
-// it carries: the lengths around them are right.
+// FuzzVXLAN, FuzzGeneve and FuzzNVGRE give any bytes as the tunnel header and what it carries: the lengths around them are right.
 func FuzzVXLAN(f *testing.F) { fuzzTunnel(f, "blue") }
 
 func FuzzGeneve(f *testing.F) { fuzzTunnel(f, "geneve") }

@@ -36,6 +36,7 @@ var (
 
 // Who asks for the gateway's MAC is answered, at a port and behind a tunnel.
 func TestGatewayAnswersARP(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		for _, c := range []struct {
@@ -66,6 +67,7 @@ func TestGatewayAnswersARP(t *testing.T) {
 }
 
 func TestGatewayAnswersSolicitations(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		target := addr(gateway6)
@@ -98,32 +100,9 @@ func TestGatewayAnswersSolicitations(t *testing.T) {
 	})
 }
 
-// Neighbour discovery is between neighbours: what a router forwarded has another
-// hop limit (RFC 4861 section 7.1).
-func TestNeighbourDiscoveryFromAfar(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	far := func(mac, dst, words string) []byte {
-		b := pkttest.Frame(mac, dst, words)
-		b[etherLen+7] = 254
-		return b
-	}
-	r := w.fromPort(t, "p0", far(alice, gatewayMAC, "ns 2001:db8:1::a ? "+gateway6))
-	if r.verdict == forwarded {
-		t.Errorf("a solicitation from afar is answered")
-	}
-	for _, dst := range []string{gatewayMAC, carol, all} {
-		w.fromPort(t, "p0", far(nobody, dst, "na 2001:db8:1::77 ! 2001:db8:1::fe"))
-	}
-	if n := w.neighbour(t, "blue", "2001:db8:1::77"); n != nil {
-		t.Errorf("learned from afar: %+v", n)
-	}
-	// It is a packet like any other.
-	in := far(alice, gatewayMAC, "na 2001:db8:1::a ! 2001:db8:2::d")
-	w.follow(t, []step{{"p0", in, "p2"}})
-}
-
 // pings are of the gateway's own address and of those of other segments.
 func TestGatewayAnswersPing(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		for _, c := range []struct{ segment, from, mac, gateway, src, dst string }{

@@ -36,8 +36,7 @@ func sharing(other string) string {
 	}
 }
 
-// A host that moves outdates the flows of its own shard, of which it is source or
-// destination, and no others.
+// A host that moves outdates the flows of its own shard, of which it is source or destination, and no others.
 func TestMoveOutdatesItsShard(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	macs := apart(4)
@@ -68,8 +67,7 @@ func TestMoveOutdatesItsShard(t *testing.T) {
 	}
 }
 
-// A host's own route outdates the flows to it, a network's those of the router; so do
-// translated flows of a host's.
+// A host's own route outdates the flows to it, a network's those of the router; so do translated flows of a host's.
 func TestRouteOutdatesItsShard(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.0.2.13:7 20")

@@ -153,6 +153,7 @@ func TestTunnelFlags(t *testing.T) {
 
 // GRE that is no NVGRE is the host's, and so is all GRE of an edge without NVGRE.
 func TestOtherGREIsTheHosts(t *testing.T) {
+	t.Parallel()
 	for _, f := range families {
 		for _, on := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, NVGRE %t", f.name, on), func(t *testing.T) {

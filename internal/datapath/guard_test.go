@@ -11,6 +11,7 @@ import (
 
 // Who may send from a port, and what is nobody's to forbid.
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	macs := []overlay.MAC{macOf(alice), macOf(dave)}
 	addresses := []netip.Prefix{
 		netip.MustParsePrefix("10.0.1.10/32"), netip.MustParsePrefix("10.1.0.0/16"),

@@ -18,8 +18,7 @@ func llc(length uint16, header []byte, frame []byte) []byte {
 	return slices.Concat(b, header, frame[12:])
 }
 
-// Some hosts, switches and access points look behind LLC and SNAP for what the edge guards (CERT VU#855201),
-// and strip tags of old TPIDs. What hides IP, ARP or a tag there is dropped, whatever the length says.
+// Some hosts, switches and access points look behind LLC and SNAP for what the edge guards (CERT VU#855201), and strip tags of old TPIDs.
 func TestProtocolsHiddenBehindLLC(t *testing.T) {
 	const hidden = "hidden-protocol"
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {

@@ -63,9 +63,7 @@ func (w *world) mark(t testing.TB, f *follower) (before []HostEvent) {
 
 func (w *world) forgetHost(t testing.TB, mac string) {
 	t.Helper()
-	if err := w.dp.Hosts.Forget("blue", macOf(mac)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Hosts.Forget("blue", macOf(mac)))
 }
 
 // refillHostEvents lets the data path tell of hosts again.
@@ -78,9 +76,7 @@ func (w *world) refillHostEvents(t testing.TB) {
 func (w *world) emptyHostEvents(t testing.TB) {
 	t.Helper()
 	now, err := kernel.Host().Clock.Coarse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.setHostEvents(t, bpfTokenBucket{FilledNs: now})
 }
 
@@ -88,22 +84,17 @@ func (w *world) emptyHostEvents(t testing.TB) {
 func (w *world) setHostEvents(t testing.TB, to bpfTokenBucket) {
 	t.Helper()
 	var works []bpfHostWork
-	if err := w.dp.HostEvents.maps.HostWorks.Lookup(uint32(0), &works); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.HostEvents.maps.HostWorks.Lookup(uint32(0), &works))
 	for i := range works {
 		works[i].Events = to
 	}
-	if err := w.dp.HostEvents.maps.HostWorks.Put(uint32(0), works); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.HostEvents.maps.HostWorks.Put(uint32(0), works))
 	for _, owner := range []uint32{w.dp.numbers.names.portIDs["p0"], segmentOwner + w.dp.numbers.names.segIDs["blue"]} {
 		w.dp.Limits.usage(owner).Buckets[bpfLimitedRateRATE_HOST_EVENTS] = bpfTokenBucket{}
 	}
 }
 
-// Who comes to a port is told of once, from a remote or from nowhere; who goes to
-// a remote is the other edge's to tell of.
+// Who comes to a port is told of once, from a remote or from nowhere; who goes to a remote is the other edge's to tell of.
 func TestHostEvents(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	f := w.followHostEvents(t)
@@ -134,8 +125,7 @@ func TestHostEvents(t *testing.T) {
 	}
 }
 
-// An address is told of when it is new at a port, or has another MAC address, or was heard
-// from a remote.
+// An address is told of when it is new at a port, or has another MAC address, or was heard from a remote.
 func TestHostEventsOfAddresses(t *testing.T) {
 	w := suppressing(t, ways()[0])
 	f := w.followHostEvents(t)
@@ -171,8 +161,7 @@ func TestHostEventsOfAddresses(t *testing.T) {
 	}
 }
 
-// A sender of many addresses is told of for a while; then it is told that some were lost,
-// once an interval at most, and Hosts has all of them.
+// A sender of many addresses is told of for a while; then it is told that some were lost, once an interval at most, and Hosts has all of them.
 func TestFloodOfHostEvents(t *testing.T) {
 	w := ownWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 16384 })
 	f := w.followHostEvents(t)

@@ -25,9 +25,7 @@ func TestHosts(t *testing.T) {
 	w.send(t, "p0", pkttest.Frame(alice, all, "arp 10.0.1.10 ! 10.0.1.10"))
 	w.arpEntry(t, "10.0.1.20", alice) // BGP knows one that she did not say
 	list, err := w.dp.Hosts.Hosts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := make([]string, 0, len(list))
 	for _, h := range list {
 		got = append(got, fmt.Sprint(h.Segment, " ", h.Port, " ", h.MAC, " ", h.Addr, " ", h.Origin, " ", h.Static, " ", h.IdleNS < 1e10))

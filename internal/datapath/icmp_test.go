@@ -98,9 +98,9 @@ var vports = []struct {
 	{"no-route", "udp 10.0.1.10:1 > 203.0.113.9:2 30", refusal{kind: 3, code: 0}, refusal{kind: 1, code: 0}},
 }
 
-// Each end has its message, from the gateway of the segment where the packet came
-// in, whether the packet came from a port or a remote, cached or not.
+// Each end has its message, from the gateway of the segment where the packet came in, whether the packet came from a port or a remote, cached or not.
 func TestRoutesThatRefuse(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = overlay.ReversePathOff })
 		list := w.tables.Routers[0].Routes
@@ -129,8 +129,7 @@ func TestRoutesThatRefuse(t *testing.T) {
 	})
 }
 
-// A packet of a cached flow whose TTL ends is refused and counted as an uncached one:
-// the router decides about it.
+// A packet of a cached flow whose TTL ends is refused and counted as an uncached one: the router decides about it.
 func TestTTLOfACachedFlow(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	for _, words := range []string{"udp 10.0.1.10:1 > 10.0.2.13:2 30", sixOf("udp 10.0.1.10:1 > 10.0.2.13:2 30")} {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/selvage/selvage/internal/ethtool"
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/test/pkttest"
@@ -37,18 +35,12 @@ func join(t *testing.T, to way, mtu int, change ...func(*world)) (a, b *world) {
 		must(t, a.nl.LinkDel(near))
 	})
 	far, err := a.nl.LinkByName("j0x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.nl.LinkSetNsFd(far, int(b.ns)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, a.nl.LinkSetNsFd(far, int(b.ns)))
 	if far, err = b.nl.LinkByName("j0x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.nl.LinkSetUp(far); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.nl.LinkSetUp(far))
 	b.dev["j0"] = a.dev["j0x"]
 	b.dev["j0"].Index = far.Attrs().Index
 	for w, macs := range map[*world][4]string{
@@ -90,9 +82,9 @@ func large(ip6 bool, payload, mss int) (virtioHeader, []byte) {
 	}, b
 }
 
-// Large segments cross the overlay whole while all devices can, and are cut
-// right, every checksum in and out, where one cannot.
+// Large segments cross the overlay whole while all devices can, and are cut right, every checksum in and out, where one cannot.
 func TestLargeSegments(t *testing.T) {
+	t.Parallel()
 	const mss, payload = 1000, 40_000
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -168,9 +160,7 @@ func (w *world) features(t *testing.T, dev string, on bool, names []string) {
 	}
 	w.do(t, func() {
 		e, err := ethtool.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer e.Close()
 		want := map[string]bool{}
 		for _, name := range names {
@@ -182,9 +172,9 @@ func (w *world) features(t *testing.T, dev string, on bool, names []string) {
 	})
 }
 
-// Network cards put the first bytes of a packet into the linear part and the rest
-// into pages: all headers that we read must be fetched from there.
+// Network cards put the first bytes of a packet into the linear part and the rest into pages: all headers that we read must be fetched from there.
 func TestHeadersInPages(t *testing.T) {
+	t.Parallel()
 	const payload = 4200 // AF_PACKET makes pages from 4096 bytes on
 	for _, to := range mtuWays() {
 		t.Run(to.name, func(t *testing.T) {
@@ -228,79 +218,4 @@ func TestHeadersInPages(t *testing.T) {
 			}
 		})
 	}
-}
-
-// With UDP checksums the kernel's tunnel device does the rest: every piece of a
-// segment and every small packet has one, and it is right.
-func TestUDPChecksumByTheKernel(t *testing.T) {
-	w := emptyWorld(t, underIPv6)
-	static(underIPv6)(&w.cfg, &w.tables)
-	w.tables.Segments[0].Tunnel.UDPChecksum = true
-	w.tables.ChecksumDevices = map[uint16]int{4789: w.addTunnelDevice(t)}
-	w.open(t)
-	w.removeAfter(t)
-	w.apply(t)
-	taps := w.taps(t)
-	// The kernel reports its own multicast groups within a second (RFC 3810 section 9.11).
-	reports := macOf("33:33:00:00:00:16")
-	taps["u0"].skip = func(frame []byte) bool { return bytes.HasPrefix(frame, reports[:]) }
-	for _, words := range innerFrames {
-		in := pkttest.Frame(alice, bob, words)
-		taps["p0"].send(t, in)
-		for _, got := range taps["u0"].receive(t, 1) {
-			check.Packet(t, in, got.bytes, check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
-				check.IP(w.family.tep, w.family.remotes[0], check.TTL(64)), check.UDP(check.HasChecksum, check.DstPort(4789)),
-				check.VXLAN(blueVNI), check.Frame(in))
-		}
-	}
-	w.features(t, "u0", false, []string{"tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"})
-	h, segment := large(true, 20_000, 1000)
-	taps["p0"].sendWith(t, taps["p0"].self, h, segment)
-	for _, got := range taps["u0"].receive(t, 20) {
-		check.Packet(t, segment, got.bytes, check.Ether(w.dev["u0"].HardwareAddr.String(), nextHop),
-			check.IP(w.family.tep, w.family.remotes[0]), check.UDP(check.HasChecksum), check.VXLAN(blueVNI))
-	}
-}
-
-// addTunnelDevice makes the kernel's vxlan device in metadata mode and the IPv6
-// underlay that it needs, and returns its ifindex.
-func (w *world) addTunnelDevice(t *testing.T) int {
-	t.Helper()
-	w.do(t, func() {
-		// Without a link-local address the kernel sends no solicitations of its own
-		// (duplicate address detection) between the packets that the test waits for.
-		writeSysctl(t, "net/ipv6/conf/u0/addr_gen_mode", "1")
-		writeSysctl(t, "net/ipv6/conf/u0/disable_ipv6", "0")
-	})
-	u0, err := w.nl.LinkByName("u0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, err := netlink.ParseAddr(w.family.tep.String() + "/64")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr.Flags = 0x02 // IFA_F_NODAD
-	if err := w.nl.AddrAdd(u0, addr); err != nil {
-		t.Fatal(err)
-	}
-	mac := macOf(nextHop)
-	if err := w.nl.NeighAdd(&netlink.Neigh{
-		LinkIndex: u0.Attrs().Index, State: netlink.NUD_PERMANENT, IP: w.family.remotes[0].AsSlice(), HardwareAddr: mac[:],
-	}); err != nil {
-		t.Fatal(err)
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "v0", deviceMTU
-	if err := w.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, FlowBased: true, Port: 4789, UDPCSum: true}); err != nil {
-		t.Fatal(err)
-	}
-	v0, err := w.nl.LinkByName("v0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.nl.LinkSetUp(v0); err != nil {
-		t.Fatal(err)
-	}
-	return v0.Attrs().Index
 }

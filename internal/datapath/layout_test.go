@@ -95,9 +95,7 @@ func TestMapTypes(t *testing.T) {
 		bpfMapNeighbourRequests: {reflect.TypeFor[bpfNeighbourKey](), reflect.TypeFor[uint64]()},
 	}
 	spec, err := loadBpf()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nameSections(spec)
 	for name, m := range spec.Maps {
 		if isData(m) {
@@ -137,9 +135,7 @@ func TestFlowFitsCacheLines(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	v, err := vocabularyOf()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	for list, w := range map[string]words{"reasons": v.reasons, "slows": v.slows, "events": v.events, "stages": v.stages} {
 		names, texts := map[string]bool{}, map[string]bool{}
@@ -169,15 +165,11 @@ func define(t *testing.T, name string) int {
 func number(t *testing.T, files string, pattern *regexp.Regexp) int {
 	t.Helper()
 	names, err := filepath.Glob(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var match [][]byte
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m := pattern.FindSubmatch(text); m != nil {
 			match = m
 		}
@@ -186,9 +178,7 @@ func number(t *testing.T, files string, pattern *regexp.Regexp) int {
 		t.Fatalf("%s: nothing matches %s", files, pattern)
 	}
 	n, err := strconv.ParseInt(string(match[1]), 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return int(n)
 }
 
@@ -198,9 +188,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 		return number(t, "../config/check_*.go", regexp.MustCompile(`(?m)^\s*`+name+`\s*=\s*(\d+)`))
 	}
 	spec, err := loadBpf()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	size := func(table string) int { return int(spec.Maps[table].MaxEntries) }
 	// usual and most are the default and the maximum of a field of spec.tables.
 	of := func(field, tag string) int {
@@ -249,9 +237,9 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 	}
 }
 
-// The verifier accepts the programs whatever branches the constants close: any two of
-// them meet in all ways. In make test-long each is alone and all but each, too.
+// The verifier accepts the programs whatever branches the constants close: any two of them meet in all ways.
 func TestEveryCombinationVerifies(t *testing.T) {
+	t.Parallel()
 	tier.Root(t)
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"ports": loadBpf, "transit": loadTransit} {
 		t.Run(name, func(t *testing.T) {
@@ -345,9 +333,9 @@ func isSwitch(v *ebpf.VariableSpec) bool {
 	return ok && i.Encoding == btf.Bool
 }
 
-// What the verifier looks at of a program is bounded: an edge's start is mostly that. Without a
-// firewall and NAT their stages are not there.
+// What the verifier looks at of a program is bounded: an edge's start is mostly that. Without a firewall and NAT their stages are not there.
 func TestVerifiedInstructions(t *testing.T) {
+	t.Parallel()
 	const most = 400_000 // the kernel refuses a program at 1,000,000
 	w := emptyWorld(t, underIPv4)
 	counts := map[string][2]uint32{}
@@ -385,9 +373,7 @@ func TestVerifiedInstructions(t *testing.T) {
 func instructions(t *testing.T, p *ebpf.Program) uint32 {
 	t.Helper()
 	info, err := p.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, ok := info.VerifiedInstructions()
 	if !ok {
 		t.Fatal("this kernel does not say how many instructions it verified")
@@ -399,9 +385,7 @@ func instructions(t *testing.T, p *ebpf.Program) uint32 {
 func specOf(t *testing.T, load func() (*ebpf.CollectionSpec, error), without string) *ebpf.CollectionSpec {
 	t.Helper()
 	spec, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	delete(spec.Programs, without)
 	return spec
 }

@@ -77,6 +77,7 @@ func (w *world) routedTo(t testing.TB, frame []byte) string {
 
 // A new process leaves the routes of the former one in place until it knows them.
 func TestKeepRoutes(t *testing.T) {
+	t.Parallel()
 	w := routedWorld(t, ways()[0])
 	w.putRoute(t, route("10.77.0.0/16", w.farHops()[0]))
 	w.putRoute(t, route("10.78.0.0/16", w.farHops()[1]))

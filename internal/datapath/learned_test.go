@@ -3,7 +3,6 @@ package datapath
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
@@ -62,6 +61,7 @@ func (w *world) wantFDBEntry(t testing.TB, mac, at string, origin Origin) {
 
 // What BGP says of a host stands against tunnels and falls to ports.
 func TestBGPMACs(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cache bool) {
 		w := bgpWorld(t, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
 		w.bgpMAC(t, bob, "second", false)
@@ -124,8 +124,7 @@ func (w *world) arpEntry(t testing.TB, address, mac string) {
 	must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{r}))
 }
 
-// What BGP says of an address stands against tunnels and falls to ports, too, and who asks
-// for it is answered.
+// What BGP says of an address stands against tunnels and falls to ports, too, and who asks for it is answered.
 func TestARPEntries(t *testing.T) {
 	for _, c := range []struct{ address, asks, says string }{
 		{"10.0.1.11", "arp 10.0.1.10 ? 10.0.1.11", "arp 10.0.1.11 ! 10.0.1.11"},
@@ -170,46 +169,9 @@ func TestARPEntries(t *testing.T) {
 	}
 }
 
-// A full table takes what it has room for, and says so.
-func TestBGPMACsWithoutRoom(t *testing.T) {
-	w := ownWorld(t, underIPv4, byBGP, func(c *Config, _ *fib.Tables) { c.FDB.Size = 64 })
-	var list []rib.BGPMAC
-	for i := range 1000 {
-		list = append(list, rib.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
-	}
-	must(t, w.dp.Hosts.PutBGPMACs(list[:60]))
-	err := w.dp.Hosts.PutBGPMACs(list)
-	if err == nil || !strings.Contains(err.Error(), "fdb.size") {
-		t.Errorf("%v", err)
-	}
-	if left := rib.LeftOut(err).MACs; len(left) == 0 {
-		t.Errorf("the error does not name what is left out: %v", err)
-	}
-	fdb, err := w.dp.Hosts.FDB()
-	if err != nil || len(fdb) != 64 {
-		t.Errorf("%d entries (%v), want 64", len(fdb), err)
-	}
-	// Each of those that are put again is either there or named.
-	err = w.dp.Hosts.PutBGPMACs(list)
-	there := make(map[overlay.MAC]bool)
-	fdb, again := w.dp.Hosts.FDB()
-	must(t, again)
-	for _, f := range fdb {
-		there[f.MAC] = true
-	}
-	left := rib.LeftOut(err).MACs
-	for _, m := range left {
-		if there[m.MAC] {
-			t.Errorf("%s is in the table, and named as left out", m.MAC)
-		}
-	}
-	if len(there)+len(left) != len(list) {
-		t.Errorf("%d entries and %d left out of %d", len(there), len(left), len(list))
-	}
-}
-
 // Apply leaves what BGP says alone while it may say so of the segment, and the remote is there.
 func TestApplyKeepsBGPMACs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, underIPv4, byBGP)
 	w.bgpMAC(t, alice, "first", false)
 	w.bgpMAC(t, bob, "second", false)

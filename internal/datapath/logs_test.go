@@ -13,14 +13,13 @@ import (
 
 func (w *world) logs(t testing.TB) (lines []LogLine) {
 	t.Helper()
-	if err := w.dp.Firewall.Logs(1000, func(l LogLine) { lines = append(lines, l) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Firewall.Logs(1000, func(l LogLine) { lines = append(lines, l) }))
 	return lines
 }
 
 // A line says which rule decided about which packet, in the reader's words.
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	pass, trial := allow("dns", 53), allow("trial", 53)
 	pass.Log, trial.Verdict = true, overlay.LogOnly
 	ssh := overlay.Rule{Section: "s", Name: "ssh", Verdict: overlay.Reject, Direction: overlay.Out, Log: true, Services: []overlay.Service{
@@ -56,40 +55,5 @@ func TestLogs(t *testing.T) {
 		if l.Len == 0 || l.AgeNS > 60e9 {
 			t.Errorf("line %+v", l)
 		}
-	}
-}
-
-// A trace names the rule, and counts and logs nothing.
-func TestTraceNamesTheRule(t *testing.T) {
-	fw := wall(allow("dns", 53))
-	fw.Rules[0].Log = true
-	w := walledWorld(t, fw)
-	evaluated := func(frame []byte) (what []string) {
-		w.do(t, func() {
-			trace, err := w.dp.Tracer.Trace(TraceInput{Port: "p0", Frame: frame})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range trace.Steps {
-				if s.Stage == "firewall" {
-					what = append(what, s.What)
-				}
-			}
-		})
-		return what
-	}
-	if d := cmp.Diff([]string{"out: rule s/dns says allow", "in: rule s/dns says allow"}, evaluated(udpTo("53"))); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]string{"out: rule default/edge says drop"}, evaluated(udpTo("99"))); d != "" {
-		t.Error(d)
-	}
-	if c := w.sweep(t); c.HalfOpen != 0 || len(w.logs(t)) != 0 || w.ruleCounters(t)[RuleName{"s", "dns"}].Hit {
-		t.Errorf("a trace left %+v", c)
-	}
-	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
-	want := []string{"out: rule s/dns says allow, as it did about the connection, which is known", "in: rule s/dns says allow, as it did about the connection, which is known"}
-	if d := cmp.Diff(want, evaluated(udpTo("53"))); d != "" {
-		t.Error(d)
 	}
 }

@@ -42,25 +42,9 @@ func TestLoopbacks(t *testing.T) {
 	})
 }
 
-// What answers the edge's own pings ends here, without a word.
-func TestAnswersToTheEdge(t *testing.T) {
-	w := routedWorld(t, ways()[0], loopbacks)
-	for _, c := range []struct{ segment, from, mac, gateway, words string }{
-		{"main-l3", "first", farMAC, l3MAC, "icmp 10.255.0.2 > " + loopback4 + " 0/0 56"},
-		{"main-l3", "first", farMAC, l3MAC, "icmp 2001:db8:255::2 > " + loopback6 + " 129/0 56"},
-		{"main-l3", "first", farMAC, l3MAC, "icmp 10.255.0.2 > " + gateway4 + " 3/1 56"},
-		{"blue", "p0", alice, gatewayMAC, "icmp 10.0.1.10 > " + gateway4 + " 0/0 56"},
-	} {
-		drops, events := w.counted(t, func() { w.sendIn(t, c.segment, c.from, pkttest.Frame(c.mac, c.gateway, c.words)) })
-		if events["local-delivered"] != 1 || events["icmp-sent"] != 0 || sum(drops) != 0 {
-			t.Errorf("%s: events %v, drops %v", c.words, events, drops)
-		}
-	}
-}
-
-// Probes out of tunnels are answered in any segment, whatever address they are for, and
-// what answers those of this edge ends here. At ports the address is a host's like any other.
+// Probes out of tunnels are answered in any segment, whatever address they are for, and what answers those of this edge ends here.
 func TestProbes(t *testing.T) {
+	t.Parallel()
 	const probe = "02:53:56:00:00:07"
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to, func(c *Config, _ *fib.Tables) { c.ProbeMAC = macOf(probe) })

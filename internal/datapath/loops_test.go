@@ -17,8 +17,7 @@ func reportedLoops(list []HostEvent) (loops []Loop) {
 	return loops
 }
 
-// A probe that comes back tells which ports are joined. One without the secret of its port, as a
-// guest could make of those that its own port is sent, tells nothing; one of another edge is flooded.
+// A probe that comes back tells which ports are joined.
 func TestLoopProbe(t *testing.T) {
 	w := newWorld(t, underIPv4)
 	f := w.followHostEvents(t)

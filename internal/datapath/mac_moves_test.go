@@ -26,6 +26,7 @@ func (w *world) thaw(t testing.TB) {
 // A MAC address that is seen in two places stays where it was first: a guest that sends from its
 // neighbour's address neither takes it away nor has all decisions be taken again for ever.
 func TestMACThatFlapsIsFrozen(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, home, other, otherPlace string }{
 		{"two ports", "p0", "p1", "p1"}, {"a port and a remote", "p0", "first", underIPv4.remotes[0].String()},
 		{"a remote and a port", "first", "p0", "p0"}, {"two remotes", "first", "second", underIPv4.remotes[1].String()},
@@ -63,42 +64,4 @@ func TestMACThatFlapsIsFrozen(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A host that migrates there, back and there again is never kept away.
-func TestMigrationIsNotFrozen(t *testing.T) {
-	w := newWorld(t, underIPv4, freezing)
-	drops, events := w.counted(t, func() {
-		for range 20 { // times, each longer ago than the moves that count
-			for _, from := range []string{"p0", "first", "p0", "p1"} {
-				w.send(t, from, say(alice, all))
-			}
-			changeEach[bpfFdbKey](t, w.dp.Hosts.maps.Fdb, func(e *bpfFdbEntry) { e.WindowS -= 200 })
-		}
-	})
-	if sum(drops) != 0 || events["mac-frozen"] != 0 {
-		t.Errorf("drops %v, events %v", drops, events)
-	}
-}
-
-// BenchmarkAnnounce: 64 hosts moved, and 65,536 neighbours are known. One beat looks at each once.
-func BenchmarkAnnounce(b *testing.B) {
-	w := ownWorld(b, underIPv4, func(c *Config, _ *fib.Tables) { c.FDB.Size = 1 << 16 })
-	keys, values := make([]bpfNeighbourKey, 1<<16), make([]bpfNeighbour, 1<<16)
-	for i := range keys {
-		keys[i] = bpfNeighbourKey{Segment: w.dp.numbers.names.segIDs["blue"], Addr: bpfAddr{W: [4]uint32{0, 0, 0xffff0000, uint32(i)}}}
-		values[i] = bpfNeighbour{Mac: randomMAC(1000 + i), Origin: bpfHostOriginORIGIN_BGP}
-	}
-	if _, err := w.dp.Hosts.maps.Neighbours.BatchUpdate(keys, values, nil); err != nil {
-		b.Fatal(err)
-	}
-	list := make([]Move, 64)
-	for i := range list {
-		list[i] = Move{Segment: "blue", Port: "p0", MAC: randomMAC(i)}
-	}
-	w.do(b, func() {
-		for b.Loop() {
-			must(b, w.dp.HostEvents.Announce(list))
-		}
-	})
 }

@@ -26,6 +26,7 @@ func (fixedClock) Coarse() (uint64, error) { return 1e12, nil }
 
 // The model is the kernel: the same tables, one after the other and after restarts, leave the same in all maps.
 func TestModelIsTheKernel(t *testing.T) {
+	t.Parallel()
 	tier.Root(t)
 	w := emptyWorld(t, underIPv4)
 	w.fill(t)
@@ -114,9 +115,7 @@ func randomTables(r random, w *world, t fib.Tables) fib.Tables {
 func compareMaps(t *testing.T, step int, paths [2]*Datapath) {
 	t.Helper()
 	spec, err := loadBpf()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nameSections(spec)
 	entries := 0
 	for name, m := range spec.Maps {

@@ -16,7 +16,6 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
-	"github.com/selvage/selvage/internal/rib"
 )
 
 // modelled is a world whose kernel is a model: it needs no root.
@@ -58,9 +57,7 @@ func (w *world) fill(t testing.TB) {
 	w.setRoutes(route("10.4.0.0/16", hops[:]...))
 	fw := openFirewall(true)
 	p, err := policy.Compile(fw, firewallPlaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.cfg.Firewall, w.tables.Firewall = &fw, p
 	w.cfg.Egress = &overlay.Egress{NATSessions: 4096, Timeouts: overlay.DefaultNATTimeouts}
 	w.tables.PortForwards = []fib.Forward{{
@@ -72,17 +69,13 @@ func (w *world) fill(t testing.TB) {
 func (w *modelled) reopen(t testing.TB) {
 	t.Helper()
 	dp, err := OpenWith(w.cfg, w.kernel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.dp = dp
 }
 
 func (w *modelled) apply(t testing.TB) {
 	t.Helper()
-	if err := w.dp.Apply(w.tables); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Apply(w.tables))
 }
 
 // used checks how many entries maps have.
@@ -156,9 +149,9 @@ func TestModelTableIsFull(t *testing.T) {
 	w.apply(t)
 }
 
-// A write that fails is an error of parts, and the next Apply mends it. So it is with each
-// map that tables fill.
+// A write that fails is an error of parts, and the next Apply mends it. So it is with each map that tables fill.
 func TestModelRefusedWrite(t *testing.T) {
+	t.Parallel()
 	refused := errors.New("refused by the test")
 	good := modelWorld(t)
 	good.apply(t)
@@ -196,26 +189,6 @@ func TestModelAttachesPortsLast(t *testing.T) {
 	first := slices.IndexFunc(order, func(a mapmodel.Attach) bool { return a.Program == "from_underlay" })
 	if first < 1 || len(order)-first != 5 || slices.ContainsFunc(order[first:], func(a mapmodel.Attach) bool { return a.Type != ebpf.AttachTCXIngress }) {
 		t.Errorf("attached in the order %+v; want transit, then the underlay's, then those of four ports", order)
-	}
-}
-
-// An interface that takes no program is an error of parts.
-func TestModelRefusedAttach(t *testing.T) {
-	w := modelWorld(t)
-	w.machine.Refuse(mapmodel.Faults{Attach: func(a mapmodel.Attach) error {
-		if a.Ifindex == w.dev["p1"].Index {
-			return unix.ENODEV
-		}
-		return nil
-	}})
-	w.wantPart(t, unix.ENODEV)
-	if got := len(w.machine.Attached()); got != 4 {
-		t.Errorf("%d programs are attached, want 4", got)
-	}
-	w.machine.Refuse(mapmodel.Faults{})
-	w.apply(t)
-	if got := len(w.machine.Attached()); got != 5 {
-		t.Errorf("%d programs are attached, want 5", got)
 	}
 }
 
@@ -262,39 +235,6 @@ func sizes(contents map[string]map[string]string) map[string]int {
 		n[name] = len(entries)
 	}
 	return n
-}
-
-// Steering, what BGP says, ageing and the clock work on the model too.
-func TestModelIsDriven(t *testing.T) {
-	w := modelWorld(t, func(c *Config, _ *fib.Tables) { c.Transit = true })
-	w.tables.Segments[1].EVPN = &overlay.EVPNInstance{}
-	w.apply(t)
-	must(t, w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{{Segment: "green", MAC: macOf(bob), Remote: w.family.remotes[0]}}))
-	must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{{Segment: "green", Addr: addr("10.0.2.99"), MAC: macOf(bob)}}))
-	must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{route("10.44.0.0/16", w.farHops()[0])}}}))
-	w.used(t, map[string]int{bpfMapFdb: 7, bpfMapNeighbours: 13})
-	down := slices.Clone(w.tables.TEPs)
-	down[0].Down = true
-	must(t, w.dp.Paths.Steer(down, nil))
-	must(t, w.dp.Egress.SteerEgress(w.tables.Egress))
-	if _, err := w.dp.Age(time.Minute); err != nil {
-		t.Error(err)
-	}
-	must(t, w.dp.Changes.Tick())
-	must(t, w.dp.HostEvents.ProbeLoops())
-	if sent := w.machine.Sent(); len(sent) != 3 {
-		t.Errorf("%d loop probes, want one at each port but the uplink", len(sent))
-	}
-	lease, err := w.dp.Changes.Lease()
-	must(t, err)
-	must(t, errors.Join(lease.Renew(), lease.Close()))
-	if _, err := w.dp.Firewall.Sweep(); err != nil {
-		t.Error(err)
-	}
-	if _, err := w.dp.NATSessions.NATSweep(); err != nil {
-		t.Error(err)
-	}
-	must(t, w.dp.Firewall.Logs(10, func(LogLine) {}))
 }
 
 // hand is a clock that a test moves.

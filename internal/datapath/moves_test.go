@@ -7,9 +7,9 @@ import (
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
-// The edge says in the host's own words where it is now: for each address that is
-// known, else by RARP when others know the host elsewhere.
+// The edge says in the host's own words where it is now: for each address that is known, else by RARP when others know the host elsewhere.
 func TestAnnouncement(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		for _, vlan := range []uint16{0, 10} {
 			w := suppressing(t, to)
@@ -22,9 +22,7 @@ func TestAnnouncement(t *testing.T) {
 			taps := w.taps(t)
 			announce := func(remote bool) map[string][]tapped {
 				w.do(t, func() {
-					if err := w.dp.HostEvents.Announce([]Move{{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}}); err != nil {
-						t.Fatal(err)
-					}
+					must(t, w.dp.HostEvents.Announce([]Move{{Segment: "blue", Port: port, MAC: macOf(bob), WasRemote: remote}}))
 				})
 				got := map[string][]tapped{}
 				for dev, p := range taps {

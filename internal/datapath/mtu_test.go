@@ -55,8 +55,7 @@ func wideWorld(t testing.TB, to way, change ...func(*Config, *fib.Tables)) *worl
 
 var tagWords = []string{"", "vlan 7 ", "svlan 9 vlan 7 "}
 
-// A bridged packet of the largest size passes; one byte more, and the sender is
-// told exactly that size. It works with the flow in the cache and not.
+// A bridged packet of the largest size passes; one byte more, and the sender is told exactly that size. It works with the flow in the cache and not.
 func TestTunnelMTU(t *testing.T) {
 	for _, to := range mtuWays() {
 		t.Run(to.name, func(t *testing.T) {
@@ -127,8 +126,7 @@ func TestTooBigFrom(t *testing.T) {
 	}
 }
 
-// Out of the tunnel it is the port that is too small; the message goes back
-// through the tunnel. Between ports likewise.
+// Out of the tunnel it is the port that is too small; the message goes back through the tunnel. Between ports likewise.
 func TestPortMTU(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := to.world(t, func(_ *Config, tables *fib.Tables) {
@@ -192,8 +190,7 @@ func TestRoutedTooBig(t *testing.T) {
 	})
 }
 
-// The MSS of a SYN is lowered to what the tunnel carries, in both directions, byte
-// for byte: the checksum is right wherever the option stands.
+// The MSS of a SYN is lowered to what the tunnel carries, in both directions, byte for byte: the checksum is right wherever the option stands.
 func TestMSSClamp(t *testing.T) {
 	for _, to := range mtuWays() {
 		t.Run(to.name, func(t *testing.T) {
@@ -264,6 +261,7 @@ func resummed(b []byte) []byte {
 
 // A routed SYN passes one tunnel or two, whose segments say whether they clamp.
 func TestRoutedMSSClamp(t *testing.T) {
+	t.Parallel()
 	to := ways()[0]
 	for _, c := range []struct {
 		blue, green bool

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Interfaces of another network namespace may have the same numbers: an edge of the same name
-// leaves their programs alone, and says what to do.
+// Interfaces of another network namespace may have the same numbers: an edge of the same name leaves their programs alone, and says what to do.
 func TestPinsOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4)
 	other := emptyWorld(t, underIPv4)
 	defer func() {

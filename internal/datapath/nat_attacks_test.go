@@ -15,8 +15,7 @@ import (
 	"github.com/selvage/selvage/internal/policy"
 )
 
-// A malformed packet of a stranger takes no session back that the packet before it created: the
-// server's answer is still translated. Whether it comes by the uplink or from a port.
+// A malformed packet of a stranger takes no session back that the packet before it created: the server's answer is still translated.
 func TestNATStrangersPacketTakesNothing(t *testing.T) {
 	w := natWorld(t, ways()[0], natPortForwards)
 	for _, v6 := range []bool{false, true} {
@@ -40,6 +39,7 @@ func TestNATStrangersPacketTakesNothing(t *testing.T) {
 // A client is told of a rejected connection by the address that it spoke to: in IPv6, and when it
 // is inside itself, so that both of its addresses were translated.
 func TestNATRejectedInEachFamily(t *testing.T) {
+	t.Parallel()
 	fw := wall(overlay.Rule{Section: "s", Name: "out", Verdict: overlay.Allow, Direction: overlay.Out})
 	fw.Default = overlay.Reject
 	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
@@ -65,22 +65,6 @@ func TestNATRejectedInEachFamily(t *testing.T) {
 			}
 			w.wantNotice(t, c.at, frame, r)
 		}
-	}
-}
-
-// Ports at random are none of a forward either, nor are those of mappings: with three of four ports
-// forwarded, one is left.
-func TestNATForwardedPortsAreNeverChosen(t *testing.T) {
-	for _, independent := range []bool{false, true} {
-		w := natWorld(t, ways()[0], natPortForwards, func(_ *Config, tables *fib.Tables) {
-			up := natEgress(tables, "uplink/up")
-			up.Ports, up.Independent = overlay.PortRange{First: 5000, Last: 5003}, independent
-		})
-		w.natBoth(t,
-			"alice: udp 10.0.1.10:5001 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5003 > 203.0.113.5:4000 30",
-			"carol: udp 10.0.1.12:5002 > 203.0.113.5:4000 30 => drop nat-exhausted",
-			"isp: udp 203.0.113.5:4000 > 198.51.100.1:5001 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6001 30",
-		)
 	}
 }
 
@@ -111,9 +95,9 @@ const (
 	natNewcomer = "bob: udp 10.0.1.99:4100 > 203.0.113.6:53 30 => isp: udp 198.51.100.100:4100 > 203.0.113.6:53 30"
 )
 
-// A full table gives up sessions that nobody answered, one for each that is new, once no cached
-// decision can belong to them.
+// A full table gives up sessions that nobody answered, one for each that is new, once no cached decision can belong to them.
 func TestNATFullTableDropsUnanswered(t *testing.T) {
+	t.Parallel()
 	for name, fill := range map[string]string{"UDP": natFill, "TCP": natFillTCP} {
 		t.Run(name, func(t *testing.T) {
 			w, n := natFilled(t, fill, "forget")
@@ -127,25 +111,6 @@ func TestNATFullTableDropsUnanswered(t *testing.T) {
 			}
 		})
 	}
-}
-
-// It gives up connections that are over before those that nobody answered.
-func TestNATFullTableDropsClosed(t *testing.T) {
-	w, n := natFilled(t, natFillTCP, "isp: tcp 203.0.113.5:80 > %b:$q syn+ack seq 99 acks 10 => bob: tcp 203.0.113.5:80 > %s:4100 syn+ack seq 99 acks 10",
-		"bob: tcp %s:4100 > 203.0.113.5:80 ack seq 10 acks 100 => isp: tcp %b:$q > 203.0.113.5:80 ack seq 10 acks 100",
-		"isp: tcp 203.0.113.5:80 > %b:$q fin+ack seq 100 acks 10 => bob: tcp 203.0.113.5:80 > %s:4100 fin+ack seq 100 acks 10",
-		"bob: tcp %s:4100 > 203.0.113.5:80 fin+ack seq 10 acks 101 => isp: tcp %b:$q > 203.0.113.5:80 fin+ack seq 10 acks 101",
-		"forget")
-	n.follow("wait 11s")
-	_, events := w.counted(t, func() {
-		for i := range 16 {
-			n.follow(fmt.Sprintf("bob: udp 10.0.1.11:%d > 203.0.113.7:53 30 => isp: udp 198.51.100.100:%d > 203.0.113.7:53 30", 5000+i, 5000+i))
-		}
-	})
-	if events["nat-early-dropped"] != 16 {
-		t.Errorf("events %v", events)
-	}
-	n.follow("bob: udp 10.0.1.11:6000 > 203.0.113.7:53 30 => drop nat-full")
 }
 
 // What is answered or established stays, however full the table is.
@@ -220,47 +185,6 @@ func (w *world) offered(t *testing.T, program kernel.Program, dev string, frame 
 	}
 }
 
-// The count of a source's sessions outlives any number of other sources and sweeps.
-func TestNATLimitOutlivesOtherSources(t *testing.T) {
-	const limit, sources, size = 3, 70_000, 8192
-	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
-		c.Egress.NATSessions = size
-		natEgress(tables, "web").Limit = limit
-	})
-	w.forgetNATSessions(t)
-	_, why := w.opened(t, natUDP(netip.MustParseAddr("10.0.1.11"), 4100, natTargets[false][0]))
-	if why != "" {
-		t.Fatal(why)
-	}
-	var session bpfNatSession
-	each(t, w.dp.NATSessions.maps.NatSessions, func(_ bpfCtKey, s bpfNatSession) { session = s })
-	w.forgetNATSessions(t)
-	for at := 0; at < sources; at += size {
-		var keys []bpfCtKey
-		for i := range size {
-			k := bpfCtKey{Zone: w.dp.numbers.names.routeIDs["main"], Proto: 17, InsidePort: 1, OutsidePort: 1}
-			k.Inside.W = wireAddr(netip.AddrFrom4([4]byte{10, byte(100 + (at+i)>>16), byte((at + i) >> 8), byte(at + i)}))
-			k.Outside.W = wireAddr(netip.MustParseAddr("203.0.113.5"))
-			must(t, w.dp.NATSessions.maps.NatSessions.Put(k, session))
-			keys = append(keys, k)
-		}
-		w.natGCStats(t)
-		for _, k := range keys {
-			must(t, w.dp.NATSessions.maps.NatSessions.Delete(k))
-		}
-	}
-	w.natGCStats(t)
-	for round := range 3 {
-		for i := range 2 * limit {
-			_, why := w.opened(t, natUDP(netip.MustParseAddr("10.0.1.11"), uint16(4100+round*100+i), natTargets[false][0]))
-			if want := map[bool]string{false: "nat-limit"}[round == 0 && i < limit]; why != want {
-				t.Errorf("round %d, session %d: %q, want %q", round, i, why, want)
-			}
-		}
-		w.natGCStats(t)
-	}
-}
-
 // Protocols whose checksums cover addresses that NAT does not mend do not leave with a wrong one.
 func TestNATRefusesUDPLiteAndDCCP(t *testing.T) {
 	natWorld(t, ways()[0]).natBoth(t,
@@ -269,24 +193,7 @@ func TestNATRefusesUDPLiteAndDCCP(t *testing.T) {
 	)
 }
 
-// A later fragment whose first one another core saw a tick later is not dropped.
-func TestFragmentsOfACoreAhead(t *testing.T) {
-	fw := wall(allow("dns", 53))
-	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
-		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
-	})
-	w.natBoth(t,
-		"dave: piece 0 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => isp: piece 0 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150")
-	ahead := uint64(4 * time.Millisecond)
-	changeEach[bpfFragmentKey](t, w.dp.Egress.maps.NatFragments, func(f *bpfFragmentTranslation) { f.PassedNs += ahead })
-	changeEach[bpfFragmentKey](t, w.dp.Firewall.maps.Fragments, func(f *bpfFragmentFirst) { f.PassedNs += ahead })
-	n := &natTalk{t, w, map[string]string{}}
-	n.follow(natFamily(true,
-		"dave: piece 1 of 64 id 7 udp 10.0.2.13:4100 > 203.0.113.5:53 150 => isp: piece 1 of 64 id 7 udp 198.51.100.100:4100 > 203.0.113.5:53 150")...)
-}
-
-// A port that takes all the sessions it can gets as many as its limit says, and others get theirs.
-// Connections that are over do not count.
+// A port that takes all the sessions it can gets as many as its limit says, and others get theirs. Connections that are over do not count.
 func TestNATSessionsOfAPort(t *testing.T) {
 	const limit = 5
 	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
@@ -318,8 +225,7 @@ func TestNATSessionsOfAPort(t *testing.T) {
 	}
 }
 
-// A client that is let in by two forwards to one host and port cannot use one port for both: the host
-// could not tell them apart. Once the first is over, the second gets in.
+// A client that is let in by two forwards to one host and port cannot use one port for both: the host could not tell them apart.
 func TestNATTwoForwardsToOneHost(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		for _, port := range []uint16{8080, 8081} {
@@ -340,6 +246,7 @@ func TestNATTwoForwardsToOneHost(t *testing.T) {
 
 // Sessions of DNS expire early, so that a busy resolver takes no more of the table than it needs.
 func TestNATDNSTimeout(t *testing.T) {
+	t.Parallel()
 	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.DNSTimeout = 30 * time.Second })
 	for _, c := range []struct {
 		port, left int

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"bytes"
-	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -11,12 +10,11 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
 	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/pkttest/check"
 )
 
-// A firewall before dave's port sees his own addresses, in both directions; before the
-// target of a forward, those of the target.
+// A firewall before dave's port sees his own addresses, in both directions; before the target of a forward, those of the target.
 func TestNATBehindAFirewall(t *testing.T) {
+	t.Parallel()
 	fw := wall(allow("dns", 53), overlay.Rule{
 		Section: "s", Name: "web", Verdict: overlay.Allow, Direction: overlay.In, To: []overlay.Member{{Prefix: netip.MustParsePrefix("10.0.2.13/32")}, {Prefix: netip.MustParsePrefix("2001:db8:2::d/128")}},
 		Services: []overlay.Service{{Protocol: 6, Ports: []overlay.PortRange{{First: 443, Last: 443}}, ICMPType: -1, ICMPCode: -1}},
@@ -48,24 +46,9 @@ func TestNATBehindAFirewall(t *testing.T) {
 	}
 }
 
-// What the firewall drops on its way in or out leaves no session that nobody has.
-func TestNATDeniedTakesNothing(t *testing.T) {
-	fw := wall(allow("dns", 53))
-	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
-		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
-	})
-	n := w.talk(t)
-	for i := range 50 {
-		n.follow(fmt.Sprintf("dave: udp 10.0.2.13:%d > 203.0.113.5:54 30 => drop denied", 5000+i),
-			fmt.Sprintf("isp: udp 203.0.113.5:%d > 198.51.100.1:5000 30 => drop denied", 5000+i))
-	}
-	if natSessions, returns := w.allNATSessions(t); len(natSessions)+len(returns) > 0 {
-		t.Errorf("%d sessions and %d returns of packets that the firewall drops", len(natSessions), len(returns))
-	}
-}
-
 // The transit programs leave all of a router with translation to tc, unchanged.
 func TestNATTransitLeaves(t *testing.T) {
+	t.Parallel()
 	all := ways()
 	for _, to := range []way{all[0], all[7]} {
 		w := natWorld(t, to, withTransit)
@@ -93,8 +76,7 @@ func TestNATTransitLeaves(t *testing.T) {
 	}
 }
 
-// Cores that make sessions at the same time never give two sources one address and port,
-// and lose no count.
+// Cores that make sessions at the same time never give two sources one address and port, and lose no count.
 func TestNATAtTheSameTime(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
 		natEgress(tables, "web").Ports = overlay.PortRange{First: 4100, Last: 4149}
@@ -140,42 +122,4 @@ func TestNATAtTheSameTime(t *testing.T) {
 		t.Errorf("%d of 100 address-ports are given", len(owner))
 	}
 	w.checkNATSessions(t)
-}
-
-// Headers that a card has put into pages are read and changed there.
-func TestNATHeadersInPages(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		for i := range tables.Ports {
-			tables.Ports[i].MTU = deviceMTU
-		}
-		for i := range tables.TEPs {
-			tables.TEPs[i].MTU = deviceMTU
-		}
-	})
-	for i := range w.tables.Ports {
-		w.tables.Ports[i].MTU = deviceMTU
-	}
-	w.apply(t)
-	taps := w.natTaps(t)
-	for _, v6 := range []bool{false, true} {
-		n := w.talk(t)
-		n.follow(natFamily(v6, natAsk, natSYN)...)
-		for _, c := range [][4]string{
-			{"p2", "dave: udp 10.0.2.13:4100 > 203.0.113.5:53 4200", "s0", "isp: udp 198.51.100.100:$p > 203.0.113.5:53 4200"},
-			{"s0", "isp: udp 203.0.113.5:53 > 198.51.100.100:$p 4200", "p2", "dave: udp 203.0.113.5:53 > 10.0.2.13:4100 4200"},
-			{"s0", "isp: udp 203.0.113.5:53 > 198.51.100.100:4100 4200", "u0", "bob: udp 203.0.113.5:53 > 10.0.1.11:4100 4200"},
-			{"s0", "isp: error 3/1 203.0.113.9 > 198.51.100.100 quoting 4400 udp 198.51.100.100:$p > 203.0.113.5:53 4250", "p2",
-				"dave: error 3/1 203.0.113.9 > 10.0.2.13 quoting 4400 udp 10.0.2.13:4100 > 203.0.113.5:53 4250"},
-		} {
-			words := natFamily(v6, c[1], c[3])
-			from, reported := natBegin(words[0])
-			dst, received := natBegin(words[1])
-			for range 2 {
-				taps[c[0]].sendWith(t, taps[c[0]].self, virtioHeader{HdrLen: etherLen}, natFrame(from.src, from.dst, n.named(reported)))
-				_, frame := w.natArrived(t, result{forwarded, taps[c[2]].receive(t, 1)[0].bytes})
-				n.learn(received, frame)
-				check.Equal(t, reported, natLowered(natFrame(dst.smac, dst.dmac, n.named(received))), frame)
-			}
-		}
-	}
 }

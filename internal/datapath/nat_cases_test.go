@@ -1,13 +1,10 @@
 package datapath
 
 import (
-	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
-	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/test/pkttest"
 )
 
 // natCase is a talk through a natWorld, in IPv4; it holds in IPv6 too, unless only4 is set.
@@ -114,6 +111,7 @@ var natCases = []natCase{
 
 // TestNATCases talks through a gateway, with the flow cache and without it.
 func TestNATCases(t *testing.T) {
+	t.Parallel()
 	natWays(t, func(t *testing.T, w *world) {
 		for _, c := range slices.Concat(natCases, natForwardCases, natInboundCases) {
 			t.Run(c.name, func(t *testing.T) { w.natCase(t, c) })
@@ -143,28 +141,4 @@ func natWays(t *testing.T, f func(t *testing.T, w *world), change ...func(*Confi
 			f(t, natWorld(t, c.to, append(change, func(cfg *Config, _ *fib.Tables) { cfg.FlowCache.Enabled = c.cached })...))
 		})
 	}
-}
-
-// Beside policies a destination without a route has none: of a packet that no policy matches, of one that came in by an uplink,
-// which none is asked about, and of one that this edge would translate.
-func TestNoRouteBesidePolicies(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := natWorld(t, to, func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = overlay.ReversePathOff })
-		w.tables.Routers[0].Routes = slices.DeleteFunc(w.tables.Routers[0].Routes, func(r fib.Route) bool {
-			return r.Prefix.Contains(netip.MustParseAddr("203.0.113.9")) || r.Prefix.Contains(netip.MustParseAddr("2001:db8:77::9"))
-		})
-		w.apply(t)
-		none4, none6 := refusal{reason: "no-route", kind: 3}, refusal{reason: "no-route", kind: 1}
-		for _, c := range []struct {
-			segment, from, mac, gateway, words string
-			source4, source6                   string
-		}{
-			{"blue", "p0", alice, gatewayMAC, "udp 10.0.1.10:1 > 203.0.113.9:2 30", gateway4, gateway6},
-			{"up", "s0", ispMAC, uplinkMAC, "udp 10.0.1.10:1 > 203.0.113.9:2 30", uplink4, uplink6},
-		} {
-			none4.source, none6.source = c.source4, c.source6
-			w.wantError(t, c.segment, c.from, pkttest.Frame(c.mac, c.gateway, c.words), none4)
-			w.wantError(t, c.segment, c.from, pkttest.Frame(c.mac, c.gateway, sixOf(c.words)), none6)
-		}
-	})
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/selvage/selvage/test/pkttest"
 )
 
-// A UDP checksum that comes out as zero is written as all ones (RFC 768): zero says that
-// there is none.
+// A UDP checksum that comes out as zero is written as all ones (RFC 768): zero says that there is none.
 func TestNATZeroChecksum(t *testing.T) {
 	natWays(t, func(t *testing.T, w *world) {
 		for _, v6 := range []bool{false, true} {
@@ -54,9 +53,9 @@ func withWord(frame []byte, sumAt int, word uint16) []byte {
 	return b
 }
 
-// An uplink that carries less than the segments lowers the MSS both ways, translated or not, unless a
-// segment says that it does not clamp.
+// An uplink that carries less than the segments lowers the MSS both ways, translated or not, unless a segment says that it does not clamp.
 func TestMSSClampOfUplink(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		clamp     bool
 		four, six int

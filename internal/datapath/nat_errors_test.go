@@ -8,8 +8,7 @@ import (
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
-// What the edge itself says of a packet that cannot go on quotes it as its sender knows it,
-// on both sides of the translation.
+// What the edge itself says of a packet that cannot go on quotes it as its sender knows it, on both sides of the translation.
 func TestNATErrorsOfTheEdge(t *testing.T) {
 	natWays(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {

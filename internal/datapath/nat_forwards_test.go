@@ -94,18 +94,6 @@ var natForwardCases = []natCase{
 	}},
 }
 
-// A forward that is gone lets no new connection in; what is open goes on.
-func TestNATForwardGoes(t *testing.T) {
-	w := natWorld(t, ways()[0], natPortForwards)
-	n := w.talk(t)
-	n.follow("isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
-		"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30")
-	w.tables.PortForwards = nil
-	w.apply(t)
-	n.follow("isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
-		"isp: udp 203.0.113.6:4000 > 198.51.100.1:5000 30 => drop no-nat-session,no-local-service")
-}
-
 // What a host sends to a port forward of its own edge leaves nothing behind if the host there does not get it.
 func TestNATHairpinRefusedLeavesNothing(t *testing.T) {
 	fw := wall(ruleOf(1, "allow out"))

@@ -80,9 +80,7 @@ func (w *world) fuzzNAT(t *testing.T, from natHost, b []byte) {
 	}
 	w.fuzz(t, dev, whole)
 	r, err := w.tryOffer(t, dev, whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if wrong := leaves(r.out); r.verdict == forwarded && wrong != "" {
 		pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: whole}, {Name: "out", Bytes: r.out}}, "%s", wrong)
 	}

@@ -2,12 +2,10 @@ package datapath
 
 import (
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/policy"
-	"github.com/selvage/selvage/test/pkttest"
 )
 
 // natInboundCases are connections that come in by an uplink without a translation. Their replies
@@ -73,19 +71,6 @@ var natInboundCases = []natCase{
 	}},
 }
 
-// Who asks from outside and is not answered takes no place in the table of sessions.
-func TestNATInboundFloodTakesNothing(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 16 })
-	n := w.talk(t)
-	for i := range 100 {
-		n.follow(fmt.Sprintf("isp: udp 203.0.113.5:%d > 10.0.1.10:53 30 => alice: udp 203.0.113.5:%d > 10.0.1.10:53 30", 4000+i, 4000+i))
-	}
-	if natSessions, _ := w.allNATSessions(t); len(natSessions) > 0 {
-		t.Errorf("%d sessions of packets that nobody answered", len(natSessions))
-	}
-	n.follow("alice: udp 10.0.1.10:53 > 203.0.113.5:4000 40 => isp: udp 10.0.1.10:53 > 203.0.113.5:4000 40", natAsk)
-}
-
 // An uplink that requires translation lets no reply out untranslated.
 func TestNATInboundWhereRequired(t *testing.T) {
 	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Translated = []string{"up"} })
@@ -93,38 +78,6 @@ func TestNATInboundWhereRequired(t *testing.T) {
 		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
 		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => drop out-of-state,no-translation",
 	)
-}
-
-// Each host may have so many that are answered, where the policy says so.
-func TestNATInboundLimit(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { natEgress(tables, "uplink/up").InboundLimit = 2 })
-	n := w.talk(t)
-	for i, want := range []string{"isp: udp 10.0.1.10:53 > 203.0.113.5:%d 40", "isp: udp 10.0.1.10:53 > 203.0.113.5:%d 40", "drop nat-limit"} {
-		if i < 2 {
-			want = fmt.Sprintf(want, 4000+i)
-		}
-		n.follow(fmt.Sprintf("isp: udp 203.0.113.5:%d > 10.0.1.10:53 30 => alice: udp 203.0.113.5:%d > 10.0.1.10:53 30", 4000+i, 4000+i),
-			fmt.Sprintf("alice: udp 10.0.1.10:53 > 203.0.113.5:%d 40 => %s", 4000+i, want))
-	}
-}
-
-// The transit program leaves what comes in at an uplink that translates to tc, which remembers it.
-func TestNATInboundTransitLeaves(t *testing.T) {
-	w := natWorld(t, ways()[0], withTransit)
-	n := w.talk(t)
-	for _, v6 := range []bool{false, true} {
-		s := natFamily(v6, "isp: udp 203.0.113.5:4000 > 10.0.3.7:53 30 => far: udp 203.0.113.5:4000 > 10.0.3.7:53 30",
-			"far: udp 10.0.3.7:53 > 203.0.113.5:4000 30 => isp: udp 10.0.3.7:53 > 203.0.113.5:4000 30")
-		name, words, _ := natStepBy(s[0])
-		from := natHostOf(name)
-		b := natFrame(from.src, from.dst, words)
-		for range 2 {
-			if r := w.transit(t, "s0", b); r.verdict != xdpPass {
-				pkttest.Errorf(t, []pkttest.Named{{Name: "in", Bytes: b}, {Name: "out", Bytes: r.out}}, "verdict %d of the transit program", r.verdict)
-			}
-			n.follow(s...)
-		}
-	}
 }
 
 // offerMany offers a packet to the program of ports so many times, each with another number.
@@ -140,9 +93,9 @@ func (w *world) offerMany(t *testing.T, dev string, frame []byte, times int, num
 	})
 }
 
-// What strangers send to one host takes the notes of no other, which answers when it can; what is forgotten is
-// counted.
+// What strangers send to one host takes the notes of no other, which answers when it can; what is forgotten is counted.
 func TestNATInboundFloodLeavesOtherHosts(t *testing.T) {
+	t.Parallel()
 	w := natWorld(t, ways()[0])
 	n := w.talk(t)
 	n.follow("isp: udp 203.0.113.5:4000 > 10.0.1.10:53 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:53 30")
@@ -175,16 +128,4 @@ func TestNATInboundNoteOutlastsRefusedPackets(t *testing.T) {
 			"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 10",
 		)
 	}
-}
-
-// A client that begins again has its last SYN noted.
-func TestNATInboundBeginsAgain(t *testing.T) {
-	natWorld(t, ways()[0]).natBoth(t,
-		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 9",
-		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 900000 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 syn seq 900000",
-		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 900001 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 syn+ack seq 99 acks 900001",
-		"isp: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 900001 acks 100 => alice: tcp 203.0.113.5:4000 > 10.0.1.10:80 ack seq 900001 acks 100",
-		"wait 1h",
-		"alice: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 900001 7 => isp: tcp 10.0.1.10:80 > 203.0.113.5:4000 ack seq 100 acks 900001 7",
-	)
 }

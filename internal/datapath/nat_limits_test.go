@@ -74,8 +74,7 @@ func TestNATTableFull(t *testing.T) {
 	}
 }
 
-// With independent filtering anybody may answer, and those behind the address reach each
-// other by it (RFC 4787 sections 5 and 6, REQ-9).
+// With independent filtering anybody may answer, and those behind the address reach each other by it (RFC 4787 sections 5 and 6, REQ-9).
 func TestNATOpenMapping(t *testing.T) {
 	natWays(t, func(t *testing.T, w *world) {
 		w.natBoth(t, "bob: udp 10.0.1.11:4100 > 203.0.113.5:53 30 => isp: udp %a:$p > 203.0.113.5:53 30",
@@ -109,27 +108,6 @@ func TestNATAddressPooling(t *testing.T) {
 			}
 			if len(seen) != map[bool]int{true: 2, false: 1}[byConnection] {
 				t.Errorf("by connection %t: %v", byConnection, seen)
-			}
-		}
-	}
-}
-
-// Sources begin with the address that their bucket's way says.
-func TestNATFirstAddress(t *testing.T) {
-	w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
-		web := natEgress(tables, "web")
-		for family := range web.Ways {
-			for b := range web.Ways[family] {
-				web.Ways[family][b].First = uint16(b % 2)
-			}
-		}
-	})
-	for _, v6 := range []bool{false, true} {
-		w.forgetNATSessions(t)
-		for i := range 40 {
-			got, why := w.opened(t, natUDP(hosts(v6, i), 5000, natTargets[v6][0]))
-			if want := w.tables.Egress[0].Pool[map[bool]int{true: 1}[v6]][natBucket(hosts(v6, i))%2]; why != "" || got.Addr() != want {
-				t.Errorf("%s: %s %s, want %s", hosts(v6, i), got, why, want)
 			}
 		}
 	}

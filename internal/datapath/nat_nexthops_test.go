@@ -10,8 +10,6 @@ import (
 	"github.com/selvage/selvage/internal/nat"
 )
 
-func natBucket(a netip.Addr) int { return nat.Bucket(a) }
-
 // natSourceEdge makes another edge the gateway of policy web, on the same underlay.
 func natSourceEdge(to way) func(*Config, *fib.Tables) {
 	return func(_ *Config, tables *fib.Tables) {
@@ -64,6 +62,7 @@ var natSourceCases = []natCase{
 }
 
 func TestNATSourceEdge(t *testing.T) {
+	t.Parallel()
 	all := ways()
 	for _, to := range []way{all[0], all[5], all[7]} {
 		for _, cached := range []bool{true, false} {
@@ -110,8 +109,7 @@ func TestNATNoGateway(t *testing.T) {
 		"tom: udp [2001:db8:9::7]:4100 > [2001:db8:77::5]:53 30 => drop no-gateway")
 }
 
-// Without masquerade what no policy matches leaves as it is, but by an uplink where all
-// must be translated.
+// Without masquerade what no policy matches leaves as it is, but by an uplink where all must be translated.
 func TestNATRequired(t *testing.T) {
 	without := func(_ *Config, tables *fib.Tables) { tables.Egress = tables.Egress[:2] }
 	open := natWorld(t, ways()[0], without)
@@ -142,8 +140,7 @@ func TestNATRequired(t *testing.T) {
 	)
 }
 
-// Which gateway serves a source is the same for the data path and for nat.Bucket, by which
-// all edges decide.
+// Which gateway serves a source is the same for the data path and for nat.Bucket, by which all edges decide.
 func TestNATBuckets(t *testing.T) {
 	r := newRandom(t)
 	var remotes [2][fib.EgressBuckets]int

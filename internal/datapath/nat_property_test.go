@@ -85,6 +85,7 @@ var natConditions = []struct {
 // Whatever sources say, in whatever condition: nothing leaves by the uplink with an address
 // of the inside, neither the packet nor a copy nor a message in its place.
 func TestNATNothingLeavesUntranslated(t *testing.T) {
+	t.Parallel()
 	if leaves(natFrame(uplinkMAC, ispMAC, "udp 10.0.1.11:4100 > 203.0.113.5:53 30")) == "" {
 		t.Fatal("what leaves as it is is not noticed")
 	}

@@ -19,6 +19,7 @@ import (
 // Packets at random, both ways: all that leaves and comes in is what the reference says,
 // with the flow cache and without it, when ports run out and when sessions are over.
 func TestNATIsTheReference(t *testing.T) {
+	t.Parallel()
 	all := ways()
 	for _, c := range []struct {
 		to                  way

@@ -17,8 +17,7 @@ func (w *world) natGCStats(t testing.TB) NATGCStats {
 	return c
 }
 
-// The sweep counts by state and by what shares ports, and removes what has expired with
-// its return.
+// The sweep counts by state and by what shares ports, and removes what has expired with its return.
 func TestNATSweep(t *testing.T) {
 	w := natWorld(t, ways()[0])
 	udp, echo := natRecord("two", 0), natRecord("uplink/up", 0)
@@ -60,6 +59,7 @@ func TestNATSweep(t *testing.T) {
 
 // News tell what began, was answered and ended, with records that another gateway takes.
 func TestNATEvents(t *testing.T) {
+	t.Parallel()
 	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.Log = true })
 	natEvents := func() (list []NATEvent) {
 		must(t, w.dp.NATSessions.ReadNATEvents(100, func(n *NATEvent) { list = append(list, *n) }))
@@ -91,48 +91,5 @@ func TestNATEvents(t *testing.T) {
 	}
 	if len(natEvents()) != 0 {
 		t.Error("the news came twice")
-	}
-}
-
-// The flow cache tells what flows become, and a session at a port with a firewall knows
-// its flows although their addresses differ on the other side.
-func TestTranslatedFlows(t *testing.T) {
-	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) {
-		fw := openFirewall(true)
-		c.Firewall = &fw
-	})
-	w.enforce(t, *w.cfg.Firewall)
-	w.talk(t).follow(
-		"dave: udp 10.0.2.13:5000 > 203.0.113.5:53 30 => isp: udp 198.51.100.100:5000 > 203.0.113.5:53 30",
-		"isp: udp 203.0.113.5:53 > 198.51.100.100:5000 40 => dave: udp 203.0.113.5:53 > 10.0.2.13:5000 40",
-	)
-	flows, err := w.dp.Flows.Flows()
-	must(t, err)
-	found := 0
-	for _, f := range flows {
-		switch f.InPort {
-		case "p2":
-			if f.ToSrc != netip.MustParseAddrPort("198.51.100.100:5000") || f.ToDst.IsValid() {
-				t.Errorf("flow %+v", f)
-			}
-			found++
-		case "s0":
-			if f.ToDst != netip.MustParseAddrPort("10.0.2.13:5000") || f.ToSrc.IsValid() {
-				t.Errorf("flow %+v", f)
-			}
-			found++
-		}
-	}
-	if found != 2 {
-		t.Errorf("flows %+v", flows)
-	}
-	sessions := w.sessions(t)["p2"]
-	if len(sessions) != 1 {
-		t.Fatalf("sessions %+v", sessions)
-	}
-	cached, err := w.dp.Flows.CachedSessions(sessions)
-	must(t, err)
-	if !cached[0][0].Known || !cached[0][1].Known {
-		t.Errorf("cached %+v", cached)
 	}
 }

@@ -42,9 +42,9 @@ var natUnfinished = []struct{ from, reported, to, received string }{
 	{"s0", "isp: tcp 203.0.113.5:80 > 198.51.100.100:4100 syn+ack seq 20 acks 10", "u0", "bob: tcp 203.0.113.5:80 > 10.0.1.11:4100 syn+ack seq 20 acks 10"},
 }
 
-// Checksums that a stack left to the device are right when it has filled them in: on the
-// uplink, at ports, in tunnels; of new and of cached flows.
+// Checksums that a stack left to the device are right when it has filled them in: on the uplink, at ports, in tunnels; of new and of cached flows.
 func TestNATUnfinishedChecksums(t *testing.T) {
+	t.Parallel()
 	all := ways()
 	for _, to := range []way{all[0], all[5]} {
 		for _, cached := range []bool{true, false} {
@@ -104,35 +104,4 @@ func natBegin(reported string) (natHost, string) {
 		}
 	}
 	panic("no station: " + reported)
-}
-
-// Large segments are translated whole, and cut right where the device cannot cut them.
-func TestNATLargeSegments(t *testing.T) {
-	const mss, payload = 1000, 40_000
-	w := natWorld(t, ways()[0])
-	taps := w.natTaps(t)
-	for _, v6 := range []bool{false, true} {
-		n := w.talk(t)
-		n.follow(natFamily(v6, natSYN,
-			"dave: tcp 10.0.2.13:4100 > 203.0.113.5:80 syn seq 9 => isp: tcp 198.51.100.100:$q > 203.0.113.5:80 syn seq 9",
-			"isp: tcp 203.0.113.5:80 > 198.51.100.100:$q syn+ack seq 20 acks 10 => dave: tcp 203.0.113.5:80 > 10.0.2.13:4100 syn+ack seq 20 acks 10",
-		)...)
-		for _, c := range []struct{ from, reported, to, received string }{
-			{"p2", "dave: tcp 10.0.2.13:4100 > 203.0.113.5:80 ack seq 10 acks 21 %d", "s0", "isp: tcp 198.51.100.100:$q > 203.0.113.5:80 ack seq 10 acks 21 %d"},
-			{"s0", "isp: tcp 203.0.113.5:80 > 198.51.100.100:$q ack seq 21 acks 10 %d", "p2", "dave: tcp 203.0.113.5:80 > 10.0.2.13:4100 ack seq 21 acks 10 %d"},
-		} {
-			words := natFamily(v6, fmt.Sprintf(c.reported, payload), fmt.Sprintf(c.received, payload))
-			from, reported := natBegin(words[0])
-			dst, received := natBegin(words[1])
-			h, in := unfinished(natFrame(from.src, from.dst, n.named(reported)), mss)
-			_, want := unfinished(natLowered(natFrame(dst.smac, dst.dmac, n.named(received))), mss)
-			taps[c.from].sendWith(t, taps[c.from].self, h, in)
-			checkSegments(t, want, payload, taps[c.to].receive(t, 1))
-			off := []string{"tx-tcp-segmentation", "tx-tcp6-segmentation"}
-			w.features(t, c.to, false, off)
-			taps[c.from].sendWith(t, taps[c.from].self, h, in)
-			checkSegments(t, want, payload, taps[c.to].receive(t, payload/mss))
-			w.features(t, c.to, true, off)
-		}
-	}
 }

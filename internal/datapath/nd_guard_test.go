@@ -21,8 +21,7 @@ func guardedWorld(t testing.TB) *world {
 	})
 }
 
-// Link-local addresses are not listed, so that the first who comes has one: nobody takes it
-// from him by an advertisement, a question, a probe or a packet.
+// Link-local addresses are not listed, so that the first who comes has one: nobody takes it from him by an advertisement, a question, a probe or a packet.
 func TestLinkLocalAddressOfAnother(t *testing.T) {
 	const spoofed = "spoofed-address"
 	w := guardedWorld(t)
@@ -103,8 +102,7 @@ func (w *world) answeredWith(t *testing.T, address, mac string, flags uint8) {
 		check.Advertisement(flags, addr(address), mac))
 }
 
-// A guest whose router is answered for without the router flag takes its default route out
-// (RFC 4861 section 7.2.5). So answers have the flags that the host's own have (RFC 9161).
+// A guest whose router is answered for without the router flag takes its default route out (RFC 4861 section 7.2.5).
 func TestAnswersHaveTheFlagsOfTheHost(t *testing.T) {
 	const router, overrides = check.Router | check.Solicited | check.Override, check.Solicited | check.Override
 	w := suppressing(t, ways()[0])

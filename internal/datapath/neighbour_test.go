@@ -38,6 +38,7 @@ func (w *world) answered(t *testing.T, from string, in []byte, mac, address stri
 
 // A remote host that was heard is answered for; others are asked for everywhere.
 func TestSuppression(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := suppressing(t, to)
 		asks := map[string]string{"arp 10.0.1.10 ? 10.0.1.11": "10.0.1.11", "ns 2001:db8:1::a ? 2001:db8:1::b": "2001:db8:1::b"}
@@ -64,6 +65,7 @@ func TestSuppression(t *testing.T) {
 
 // Who moved here looks for a duplicate of himself; an answer would be his own.
 func TestOwnProbeIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	w := suppressing(t, ways()[0])
 	w.follow(t, []step{
 		{"first", pkttest.Frame(bob, all, "arp 10.0.1.11 ! 10.0.1.11"), "flood"}, {"first", pkttest.Frame(bob, all, "na 2001:db8:1::b ! ff02::1"), "flood"},

@@ -45,9 +45,9 @@ func (w *world) hops(t *testing.T, flows int) map[overlay.MAC]int {
 	return counts
 }
 
-// Each next hop of the route to a remote is a path with its own outer header. What arrives is of the
-// remote, whichever way it came, and a path that is down is left.
+// Each next hop of the route to a remote is a path with its own outer header.
 func TestNextHopsArePaths(t *testing.T) {
+	t.Parallel()
 	for _, to := range []way{ways()[0], ways()[4]} {
 		t.Run(to.name, func(t *testing.T) {
 			w := newWorld(t, to.family, static(to.family), tunnelled(to.tunnel))
@@ -73,9 +73,7 @@ func TestNextHopsArePaths(t *testing.T) {
 			w.tables.TEPs[dead].Down = true
 			w.tables.PathPolicies[0].PathGroups[0].Paths = []overlay.Pair{w.dp.numbers.pair(w.tables.TEPs[dead+1])}
 			w.tables.PathPolicies[0].PathGroups[0].Buckets = [fib.PathBuckets]uint8{}
-			if err := w.dp.Paths.Steer(w.tables.TEPs, w.tables.PathPolicies); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.dp.Paths.Steer(w.tables.TEPs, w.tables.PathPolicies))
 			if got := w.hops(t, flows); got[second] != flows {
 				t.Errorf("flows by next hop: %v, want all by the one that is left", got)
 			}

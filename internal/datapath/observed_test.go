@@ -6,9 +6,7 @@ import "testing"
 func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 	t.Helper()
 	list, err := w.dp.Traffic.Drops()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	drops, events = map[string]uint64{}, map[string]uint64{}
 	for _, d := range list {
 		if d.Packets > 0 {
@@ -16,18 +14,14 @@ func (w *world) counters(t testing.TB) (drops, events map[string]uint64) {
 		}
 	}
 	sums, err := w.dp.Traffic.Events()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, n := range sums {
 		if n > 0 {
 			events[name] = n
 		}
 	}
 	fast, err := w.dp.Traffic.fastPackets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	events["express"] = fast
 	return drops, events
 }
@@ -76,9 +70,7 @@ func (w *world) fdbIn(t testing.TB, segment, mac string) string {
 func (w *world) fdbEntry(t testing.TB, segment, mac string) *FDBEntry {
 	t.Helper()
 	list, err := w.dp.Hosts.FDB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range list {
 		if e.Segment == segment && e.MAC == macOf(mac) {
 			return &e

@@ -47,6 +47,7 @@ func orderWorld(t *testing.T) *world {
 
 // A TCP packet that overtook another one waits for it; nothing else does.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	w := orderWorld(t)
 	for name, base := range map[string]uint32{"plain": 1, "around zero": 0xffffff80, "around the sign": 0x7fffff80} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +71,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// After hold_ns the missing packet is taken for lost, however long ago that was:
-// only the low 32 bits of the time are kept.
+// After hold_ns the missing packet is taken for lost, however long ago that was: only the low 32 bits of the time are kept.
 func TestOrderGivesUp(t *testing.T) {
 	w := newWorld(t, underIPv4, static(underIPv4))
 	for _, ago := range []time.Duration{51 * time.Microsecond, time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second, 6 * time.Second} {
@@ -79,13 +79,9 @@ func TestOrderGivesUp(t *testing.T) {
 		w.fromUnderlay(t, w.fromRemote(segmentAt(1, "ack", 0)))
 		digest, flow := w.onlyFlow(t)
 		now, err := kernel.Host().Clock.Monotonic()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		flow.GapSince = uint32(now-uint64(ago)) | 1
-		if err := w.dp.Flows.maps.Flows.Put(digest, flow); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.dp.Flows.maps.Flows.Put(digest, flow))
 		_, events := w.counted(t, func() { w.fromUnderlay(t, w.fromRemote(segmentAt(1001, "ack", 0))) })
 		if events["reorder-timeout"] != 1 || events["reorder-held"] != 0 {
 			t.Errorf("a packet missing for %v: events %v, want one gap and none held", ago, events)

@@ -8,9 +8,9 @@ import (
 	"github.com/selvage/selvage/test/pkttest/check"
 )
 
-// An outer UDP checksum that is not zero must be right (RFC 8926 section 3.3): a damaged VNI would lead into
-// another segment.
+// An outer UDP checksum that is not zero must be right (RFC 8926 section 3.3): a damaged VNI would lead into another segment.
 func TestOuterChecksum(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		if to.tunnel.UDPPort == 0 { // NVGRE
 			return
@@ -48,9 +48,9 @@ func TestOuterChecksum(t *testing.T) {
 	})
 }
 
-// The transit program forwards what has a right checksum, and leaves what has another one to tc: of a local sender the sum is not
-// there yet.
+// The transit program forwards what has a right checksum, and leaves what has another one to tc: of a local sender the sum is not there yet.
 func TestTransitVerifiesOuterChecksums(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		if to.tunnel.UDPPort == 0 { // NVGRE
 			return

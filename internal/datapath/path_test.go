@@ -67,9 +67,7 @@ func (w *world) reported(t testing.TB, remote netip.Addr) (mtu, vniMTU int) {
 func (w *world) reports(t testing.TB) map[overlay.Pair]PathReport {
 	t.Helper()
 	all, err := w.dp.Paths.PathReports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -81,9 +79,7 @@ func (w *world) forgetReports(t testing.TB) {
 	for _, k := range all {
 		err = errors.Join(err, w.dp.Paths.maps.PathReports.Delete(k))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // least is the smallest MTU that a message can name.
@@ -94,8 +90,7 @@ func (f family) least() int {
 	return 1280
 }
 
-// One forged message, from anybody, that embeds a tunnel packet of ours: it is kept for a
-// probe to confirm, and no packet of any tenant is refused for it.
+// One forged message, from anybody, that embeds a tunnel packet of ours: it is kept for a probe to confirm, and no packet of any tenant is refused for it.
 func TestForgedReportStopsNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := wideWorld(t, to)
@@ -116,8 +111,7 @@ func TestForgedReportStopsNothing(t *testing.T) {
 	})
 }
 
-// What a router of the underlay says is kept until it is decided about, and the least of it; of
-// messages that embed a VNI apart.
+// What a router of the underlay says is kept until it is decided about, and the least of it; of messages that embed a VNI apart.
 func TestPathReports(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := wideWorld(t, to)
@@ -145,39 +139,6 @@ func TestPathReports(t *testing.T) {
 			t.Errorf("%d is kept after another Apply", mtu)
 		}
 	})
-}
-
-// It is told of a report as it comes, once a second and path, and of no message that is not kept.
-func TestPathReportEvents(t *testing.T) {
-	for _, f := range families {
-		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
-		e := w.tunnelTooBig(t, 1400)
-		follow := w.followHostEvents(t)
-		wantEvents := func(want ...HostEvent) {
-			t.Helper()
-			if got := w.mark(t, follow); !slices.Equal(got, want) {
-				t.Errorf("%s: %+v, want %+v", f.name, got, want)
-			}
-		}
-		for range 3 {
-			w.report(t, e)
-		}
-		wantEvents(HostEvent{Reported: f.remotes[0]})
-		w.report(t, e)
-		wantEvents()
-		if err := w.dp.Paths.DecidePath(overlay.Pair{Local: f.tep, Remote: f.remotes[0]}); err != nil {
-			t.Fatal(err)
-		}
-		w.report(t, e)
-		wantEvents()
-		w.forgetReports(t)
-		large := e
-		large.mtu = underlayMTU
-		w.report(t, large)
-		wantEvents()
-		w.report(t, e)
-		wantEvents(HostEvent{Reported: f.remotes[0]})
-	}
 }
 
 // Anybody can send ICMP: what is no message about a packet of ours is not even looked into, and

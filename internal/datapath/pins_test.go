@@ -94,9 +94,9 @@ func (w *world) wantNewer(t testing.TB, want map[string]string) {
 	}
 }
 
-// What a newer build pinned stays when this one takes over and when it ends, and what comes
-// in is this build's before it is the newer one's.
+// What a newer build pinned stays when this one takes over and when it ends, and what comes in is this build's before it is the newer one's.
 func TestNewerPinsStay(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4)
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"p1", say(bob, alice), "p0"}})
 	taps := w.taps(t)
@@ -160,6 +160,7 @@ func TestNewerPinsStay(t *testing.T) {
 
 // What older builds pinned is adopted or removed by what they are known to have had.
 func TestOlderPinsGo(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4)
 	must(t, w.dp.Close())
 	older := w.plantMaps(t, abiVersion-1, releases()[abiVersion-1].maps...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
@@ -12,7 +13,10 @@ import (
 
 // pool keeps worlds for the next test: to verify the programs takes most of a second.
 // What differs between tests goes through Apply, as between configurations.
-var pool []*world
+var pool struct {
+	sync.Mutex
+	worlds []*world
+}
 
 // poolSize is how many worlds wait: each has 60 MB of maps. The one that no test has wanted
 // for longest goes first: tests that want the same stand side by side.
@@ -39,25 +43,35 @@ func newWorld(t testing.TB, f family, change ...func(*Config, *fib.Tables)) *wor
 			}
 			return
 		}
-		pool = append(pool, w)
-		if len(pool) > poolSize {
-			if err := pool[0].remove(); err != nil {
-				t.Error(err)
-			}
-			pool = slices.Delete(pool, 0, 1)
+		if oldest := pooling(w); oldest != nil {
+			must(t, oldest.remove())
 		}
 	})
 	return w
 }
 
+// pooling puts a world into the pool and takes out the oldest where it is full.
+func pooling(w *world) (oldest *world) {
+	pool.Lock()
+	defer pool.Unlock()
+	pool.worlds = append(pool.worlds, w)
+	if len(pool.worlds) > poolSize {
+		oldest = pool.worlds[0]
+		pool.worlds = slices.Delete(pool.worlds, 0, 1)
+	}
+	return oldest
+}
+
 // pooled takes a world out of the pool that is loaded as wanted, or returns nil.
 func pooled(f family, change []func(*Config, *fib.Tables)) *world {
-	for i, w := range pool {
+	pool.Lock()
+	defer pool.Unlock()
+	for i, w := range pool.worlds {
 		if w.family != f {
 			continue
 		}
 		if w.adapt(change); loadedBy(w.cfg) == loadedBy(w.dp.prog.cfg) {
-			pool = slices.Delete(pool, i, i+1)
+			pool.worlds = slices.Delete(pool.worlds, i, i+1)
 			return w
 		}
 		w.cfg = w.dp.prog.cfg
@@ -67,10 +81,9 @@ func pooled(f family, change []func(*Config, *fib.Tables)) *world {
 
 func removePool() error {
 	var errs []error
-	for _, w := range pool {
+	for _, w := range pool.worlds {
 		errs = append(errs, w.remove())
 	}
-	pool = nil
 	return errors.Join(errs...)
 }
 

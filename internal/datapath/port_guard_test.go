@@ -39,9 +39,9 @@ func (w *world) offerEach(t *testing.T, segment string, list offers) {
 	}
 }
 
-// A guest that advertises itself as router, or redirects others, would have all their
-// traffic, also where the segment has IPv4 only (RFC 6105).
+// A guest that advertises itself as router, or redirects others, would have all their traffic, also where the segment has IPv4 only (RFC 6105).
 func TestRouterAdvertisementsFromPorts(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, cache bool) {
 		w := newWorld(t, underIPv4, func(c *Config, tables *fib.Tables) {
 			c.FlowCache.Enabled = cache
@@ -85,8 +85,7 @@ func longOption(words string) []byte {
 	return b
 }
 
-// Hosts accept neighbour discovery behind extension headers. Behind two, a guest would claim
-// the gateway's address, or advertise itself, and no guard would see it (RFC 6980, RFC 7113).
+// Hosts accept neighbour discovery behind extension headers.
 func TestNeighbourDiscoveryBehindHeaders(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
 		w := routedWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
@@ -123,9 +122,9 @@ func TestNeighbourDiscoveryBehindHeaders(t *testing.T) {
 	})
 }
 
-// Protocol 58 is ICMPv6 in IPv6 alone. In IPv4 it would pass any firewall as neighbour
-// discovery, with what it likes behind it; and 1 is ICMP in IPv4 alone.
+// Protocol 58 is ICMPv6 in IPv6 alone. In IPv4 it would pass any firewall as neighbour discovery, with what it likes behind it; and 1 is ICMP in IPv4 alone.
 func TestProtocolsOfTheOtherFamily(t *testing.T) {
+	t.Parallel()
 	fw := openFirewall(false)
 	fw.Default = overlay.Drop
 	w := firewallWorld(t, fw)
@@ -184,8 +183,7 @@ func TestDHCPServersAtPorts(t *testing.T) {
 	})
 }
 
-// Hosts obey ICMP of their gateway: a redirect in its name, or "fragmentation needed", is as
-// good as its ARP.
+// Hosts obey ICMP of their gateway: a redirect in its name, or "fragmentation needed", is as good as its ARP.
 func TestGatewayAddressInData(t *testing.T) {
 	both(t, func(t *testing.T, cache bool) {
 		w := routedWorld(t, ways()[0], loopbacks, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })

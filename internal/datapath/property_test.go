@@ -35,6 +35,7 @@ func twoEdges(t *testing.T, to way, change ...func(*Config, *fib.Tables)) (a, b 
 
 // decap(encap(x)) == x, but for the padding that Ethernet has anyway.
 func TestDecapReversesEncap(t *testing.T) {
+	t.Parallel()
 	frames := append(slices.Clone(innerFrames), "raw 0x88b5 0", "raw 0x88b5 1", "udp 10.0.0.1:1 > 10.0.0.2:2 1300",
 		"tos 0x2e ttl 3 df "+udp4, "tos 0x2e ttl 3 "+tcp6, "na 2001:db8:1::1 ! ff02::1")
 	eachWay(t, func(t *testing.T, to way) {
@@ -57,9 +58,9 @@ func exchanged(frame []byte) []byte {
 	return slices.Concat(frame[6:12], frame[:6], frame[12:])
 }
 
-// A cached decision and a fresh one give the same bytes, verdicts and copies,
-// bridged and routed.
+// A cached decision and a fresh one give the same bytes, verdicts and copies, bridged and routed.
 func TestCacheChangesNothing(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		on, off := routedWorld(t, to), routedWorld(t, to, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = false })
 		tapsOn, tapsOff := on.taps(t), off.taps(t)
@@ -258,9 +259,7 @@ func (r random) damaged(frame []byte) []byte {
 func (w *world) offer(t testing.TB, from string, b []byte) result {
 	t.Helper()
 	r, err := w.tryOffer(t, from, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -279,11 +278,9 @@ func (w *world) tryOffer(t testing.TB, from string, b []byte) (r result, err err
 	return r, err
 }
 
-// Nothing is lost without a reason: what was offered is forwarded, flooded, left
-// to the host, read by the edge or counted as a drop, once. In a dropped packet's
-// place a message may be sent (its verdict is that of the message), or a request
-// for its next hop be flooded.
+// Nothing is lost without a reason: what was offered is forwarded, flooded, left to the host, read by the edge or counted as a drop, once.
 func TestReasonsAddUp(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		r := newRandom(t)
@@ -311,10 +308,9 @@ func TestReasonsAddUp(t *testing.T) {
 	})
 }
 
-// A packet cut at any length is neither forwarded nor flooded, cut on its way to
-// the port, on the underlay, or by the sender before the tunnel. A cached flow
-// does not change that.
+// A packet cut at any length is neither forwarded nor flooded, cut on its way to the port, on the underlay, or by the sender before the tunnel.
 func TestCutPacketsAreNotForwarded(t *testing.T) {
+	t.Parallel()
 	telling := []string{ // how long they are
 		tcp4, tcp6, udp4, udp6, icmp4, icmp6, arp, "ip 10.0.0.1 > 10.0.0.2 132 20",
 		"fragment 10.0.0.1 > 10.0.0.2 1480 64", "fragment 2001:db8:1::1 > 2001:db8:1::2 1448 64",
@@ -342,6 +338,7 @@ func TestCutPacketsAreNotForwarded(t *testing.T) {
 
 // Cut packets of a router's are not forwarded, told of, or answered.
 func TestCutRoutedPackets(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		w := routedWorld(t, to)
 		for _, words := range []string{

@@ -24,9 +24,7 @@ func limit(tables *fib.Tables, port string, l overlay.Limits) {
 func (w *world) rateOf(t testing.TB, owner, rate string) RateUsage {
 	t.Helper()
 	all, err := w.dp.Limits.LimitUsages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, u := range all {
 		i := slices.IndexFunc(u.Rates, func(r RateUsage) bool { return r.Name == rate })
 		if u.Owner == owner && i >= 0 {
@@ -37,8 +35,7 @@ func (w *world) rateOf(t testing.TB, owner, rate string) RateUsage {
 	return RateUsage{}
 }
 
-// A guest that sends packets without end of which each causes an ICMP error takes none of the
-// errors of other ports: their path MTU discovery goes on.
+// A guest that sends packets without end of which each causes an ICMP error takes none of the errors of other ports: their path MTU discovery goes on.
 func TestPortsDoNotShareErrors(t *testing.T) {
 	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{ICMPErrors: 5}) })
 	onOneCPU(t)
@@ -60,8 +57,7 @@ func TestPortsDoNotShareErrors(t *testing.T) {
 	}
 }
 
-// A next hop that does not answer is asked once a second, whoever sends to it: a flood to it
-// is no flood of requests. Others are asked meanwhile.
+// A next hop that does not answer is asked once a second, whoever sends to it: a flood to it is no flood of requests. Others are asked meanwhile.
 func TestSilentNextHopIsAskedOnceASecond(t *testing.T) {
 	w := routedWorld(t, ways()[0])
 	to := func(src, from, host string) []byte {
@@ -90,8 +86,7 @@ func TestSilentNextHopIsAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// A port's broadcast, multicast and unknown unicast frames have a rate each; what is above is
-// dropped. Other ports and other kinds are not concerned.
+// A port's broadcast, multicast and unknown unicast frames have a rate each; what is above is dropped. Other ports and other kinds are not concerned.
 func TestStormControl(t *testing.T) {
 	const sent, allowed = 200, 20
 	for name, c := range map[string]struct {
@@ -136,8 +131,7 @@ func TestStormControl(t *testing.T) {
 	}
 }
 
-// What the firewall denies is decided again each time, by all its rules: above its rate a port's
-// packets without a cached decision are dropped before. What the flow cache has had goes on, ARP too.
+// What the firewall denies is decided again each time, by all its rules: above its rate a port's packets without a cached decision are dropped before.
 func TestNewFlowsAreLimited(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53)))
 	limit(&w.tables, "p0", overlay.Limits{NewFlows: 20})
@@ -207,8 +201,7 @@ func TestLogLinesAreByPort(t *testing.T) {
 	}
 }
 
-// A bucket that cores share may be filled by one whose clock is read later: the time does not run
-// backwards, which would fill it.
+// A bucket that cores share may be filled by one whose clock is read later: the time does not run backwards, which would fill it.
 func TestBucketOfAnotherCoresClock(t *testing.T) {
 	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{Broadcast: 1000}) })
 	id := w.dp.numbers.names.portIDs["p0"]

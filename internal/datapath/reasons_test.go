@@ -171,6 +171,7 @@ func reasonsWorld(t *testing.T, f family) *world {
 
 // Every drop moves the counter of its own reason by one, and no other.
 func TestDropReasons(t *testing.T) {
+	t.Parallel()
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			w := reasonsWorld(t, f)

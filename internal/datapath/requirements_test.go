@@ -19,17 +19,11 @@ func kernelWith(t *testing.T, functions ...string) *btf.Spec {
 		types = append(types, &btf.Func{Name: name, Type: &btf.FuncProto{Return: types[0]}, Linkage: btf.GlobalFunc})
 	}
 	b, err := btf.NewBuilder(types, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	raw, err := b.Marshal(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return spec
 }
 

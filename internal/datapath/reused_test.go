@@ -6,9 +6,7 @@ import (
 	"github.com/selvage/selvage/internal/overlay"
 )
 
-// The kernel gives the memory of an entry that another core replaces or evicts to another flow
-// at once. A program that has just found the entry then reads that flow's decision: its packet
-// must not leave by it. Here the entry's content is another flow's from the start.
+// The kernel gives the memory of an entry that another core replaces or evicts to another flow at once.
 func TestReusedFlowEntryIsNotUsed(t *testing.T) {
 	w := firewallWorld(t, openFirewall(false))
 	deliver := func(words string) map[string]uint64 {
@@ -39,23 +37,6 @@ func TestReusedFlowEntryIsNotUsed(t *testing.T) {
 	}
 }
 
-// Digests of flows are of a secret that lasts as long as the flows, and that no other edge has.
-func TestSecretOfFlows(t *testing.T) {
-	read := func(w *world) (s bpfFlowSecret) {
-		must(t, w.dp.Flows.maps.FlowSecret.Lookup(uint32(0), &s))
-		return s
-	}
-	w := newWorld(t, underIPv4, static(underIPv4))
-	before := read(w)
-	if before.Words[0] == 0 && before.Words[len(before.Words)-1] == 0 || before == read(ownWorld(t, underIPv4)) {
-		t.Fatalf("the secret is %v", before)
-	}
-	must(t, w.dp.Flows.keepSecret())
-	if after := read(w); after != before {
-		t.Errorf("the secret changed from %v to %v, and the flows became nobody's", before, after)
-	}
-}
-
 // flowOf is the digest of the flow in words.
 func (w *world) flowOf(t testing.TB, words string) (digest uint64) {
 	t.Helper()
@@ -74,6 +55,7 @@ func (w *world) flowOf(t testing.TB, words string) (digest uint64) {
 
 // So it is with connections. What is moved from one table to the other is not another's.
 func TestReusedConnectionEntryIsNotMoved(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t, overlay.Limits{})
 	w.passes(t, "alice > bob udp 53 from 999")
 	w.passes(t, "bob > alice udp 80 from 999")

@@ -77,9 +77,9 @@ func six(a netip.Addr) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("2001:db8:%x::%x", b[2], b[3]))
 }
 
-// A routed packet has one hop less, new MACs and is otherwise the same: that the
-// frames are equal says that all checksums are right.
+// A routed packet has one hop less, new MACs and is otherwise the same: that the frames are equal says that all checksums are right.
 func TestRouting(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, to way) {
 		for _, cache := range []bool{true, false} {
 			w := routedWorld(t, to, func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache })
@@ -119,8 +119,7 @@ func TestLongestPrefix(t *testing.T) {
 	}
 }
 
-// Two routers have the same addresses; a packet stays in its own. A leaked route
-// leads from one into the other.
+// Two routers have the same addresses; a packet stays in its own. A leaked route leads from one into the other.
 func TestRoutersAreApart(t *testing.T) {
 	for _, to := range ways()[:1] {
 		w := routedWorld(t, to, func(_ *Config, tables *fib.Tables) {

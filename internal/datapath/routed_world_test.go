@@ -172,18 +172,14 @@ func onOneCPU(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SchedGetaffinity(0, &before))
 	for cpu := range len(before) * 64 {
 		if before.IsSet(cpu) {
 			one.Set(cpu)
 			break
 		}
 	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SchedSetaffinity(0, &one))
 	t.Cleanup(func() {
 		if err := unix.SchedSetaffinity(0, &before); err != nil {
 			t.Error(err)
@@ -196,9 +192,7 @@ func onOneCPU(t testing.TB) {
 func (w *world) neighbour(t testing.TB, segment, address string) *Neighbour {
 	t.Helper()
 	list, err := w.dp.Hosts.Neighbours()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, n := range list {
 		if n.Segment == segment && n.Addr == addr(address) {
 			return &n

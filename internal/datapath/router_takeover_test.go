@@ -32,9 +32,7 @@ func busy(t *testing.T) *world {
 func (w *world) routerGeneration(t *testing.T, name string) uint32 {
 	t.Helper()
 	var r bpfRouter
-	if err := w.dp.numbers.maps.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.numbers.maps.Routers.Lookup(w.dp.numbers.names.routeIDs[name], &r))
 	return r.Generation
 }
 
@@ -47,16 +45,14 @@ func tries(t *testing.T, m kernel.Map) (list []string) {
 	for it.Next(&key, &value) {
 		list = append(list, fmt.Sprintf("%x: %x", key, value))
 	}
-	if err := it.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Err())
 	slices.Sort(list)
 	return list
 }
 
-// A new process adopts routers, groups, next hops, neighbours and who may send:
-// the same numbers, the same generations, and cached routed flows stay good.
+// A new process adopts routers, groups, next hops, neighbours and who may send: the same numbers, the same generations, and cached routed flows stay good.
 func TestTakeoverOfRouters(t *testing.T) {
+	t.Parallel()
 	w := busy(t)
 	var flows []int
 	for i := range 40 {
@@ -96,53 +92,9 @@ func TestTakeoverOfRouters(t *testing.T) {
 	}
 }
 
-// A router whose routes change decides about its routed flows again, and about no
-// others.
-func TestGenerationOfARouter(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	routedFlow, bridged := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:1 > 10.0.2.14:2 30"), say(alice, bob)
-	send := func() map[string]uint64 {
-		_, events := w.counted(t, func() {
-			w.fromPort(t, "p0", routedFlow)
-			w.fromPort(t, "p0", bridged)
-		})
-		return events
-	}
-	send()
-	for _, c := range []struct {
-		name        string
-		change      func()
-		hits, stale uint64
-	}{
-		{"nothing", func() {}, 2, 0},
-		{"another route", func() { w.setRoute("main", ending("10.44.0.0/16", overlay.Blackhole)) }, 1, 1},
-		{"a longer prefix", func() { w.setRoute("main", route("10.0.2.14/32", fib.Hop{Segment: "green"})) }, 1, 1},
-		{"the same again", func() {}, 2, 0},
-		{"a static neighbour of the segment it goes to", func() {
-			w.tables.Segments[1].Neighbours = append(w.tables.Segments[1].Neighbours, neighbours("10.0.2.50", nobody)...)
-		}, 1, 1},
-		{"a route that went", func() { r := &w.tables.Routers[0].Routes; *r = (*r)[:len(*r)-1] }, 1, 1},
-		{"a router beside it", func() {
-			w.tables.Routers = append(slices.Clone(w.tables.Routers), fib.Router{Name: "other", Routes: []fib.Route{ending("0.0.0.0/0", overlay.Blackhole)}})
-		}, 2, 0},
-	} {
-		c.change()
-		w.apply(t)
-		if got := send(); got["hit"] != c.hits || got["stale"] != c.stale {
-			t.Errorf("%s: events %v, want %d hits and %d stale", c.name, got, c.hits, c.stale)
-		}
-	}
-	// What another neighbour's new MAC outdates is its own shard.
-	w.fromPort(t, "p2", pkttest.Frame(nobody, all, "arp 10.0.2.60 ! 10.0.2.60"))
-	w.fromPort(t, "p2", pkttest.Frame(carol, all, "arp 10.0.2.60 ! 10.0.2.60"))
-	if got := send(); got["hit"] != 2 {
-		t.Errorf("events %v after a neighbour changed its MAC", got)
-	}
-}
-
-// A prefix within another one with the same next hop, or the same permission, is
-// there when the other one goes.
+// A prefix within another one with the same next hop, or the same permission, is there when the other one goes.
 func TestPrefixOutlivesItsCover(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		w := routedWorld(t, ways()[0])
 		routes := w.tables.Routers[0].Routes

@@ -103,12 +103,8 @@ func runProgram(prog kernel.Program, ifindex int, p packet) (result, error) {
 func (w *world) reload(t testing.TB, constants map[string]any) {
 	t.Helper()
 	spec, err := loadBpf()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.dp.prog.configure(spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, w.dp.prog.configure(spec))
 	w.dp.Limits.configureLimits(spec)
 	for name, value := range constants {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -116,9 +112,7 @@ func (w *world) reload(t testing.TB, constants map[string]any) {
 		}
 	}
 	loaded, err := w.dp.prog.loadUpon(spec, w.dp.prog.maps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dp, previous := w.dp, w.dp.prog.objs
 	w.dp.prog.objs.FromPort, w.dp.prog.objs.FromUnderlay = loaded.Programs[bpfProgFromPort], loaded.Programs[bpfProgFromUnderlay]
 	t.Cleanup(func() {

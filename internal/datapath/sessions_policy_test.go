@@ -11,6 +11,7 @@ import (
 
 // A new process finds policy, counters and connections as they were.
 func TestTakeoverOfTheFirewall(t *testing.T) {
+	t.Parallel()
 	fw := wall(allow("dns", 53), allow("ntp", 123))
 	w := walledWorld(t, fw)
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
@@ -45,6 +46,7 @@ func TestTakeoverOfTheFirewall(t *testing.T) {
 
 // Connections find their way into tables of another size.
 func TestOtherSizesKeepConnections(t *testing.T) {
+	t.Parallel()
 	fw := wall(allow("dns", 53))
 	w := walledWorld(t, fw)
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
@@ -108,9 +110,9 @@ func TestChangeDropsNothing(t *testing.T) {
 	}
 }
 
-// What the former programs still did after the first copy is carried over too, unless
-// the new ones know better.
+// What the former programs still did after the first copy is carried over too, unless the new ones know better.
 func TestCarriageTakesWhatChanged(t *testing.T) {
+	t.Parallel()
 	fw := wall(allow("dns", 53))
 	w := walledWorld(t, fw)
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}})
@@ -118,28 +120,18 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	w.guard(t, fw)
 	w.reopen(t)
 	carried, err := w.dp.carrier.carry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	previous := carried.previous[bpfMapCtEstablished]
 	now, err := kernel.Host().Clock.Monotonic()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	late, newer := bpfCtKey{Proto: 17, InsidePort: 7}, bpfCtKey{Proto: 17, InsidePort: 8}
 	for k, m := range map[bpfCtKey][2]bpfCtEntry{late: {{SeenNs: now, Rule: 7}, {}}, newer: {{SeenNs: now, Rule: 8}, {SeenNs: now + 1, Rule: 9}}} {
-		if err := previous.Put(k, m[0]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, previous.Put(k, m[0]))
 		if m[1].SeenNs != 0 {
-			if err := w.dp.Firewall.maps.CtEstablished.Put(k, m[1]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.dp.Firewall.maps.CtEstablished.Put(k, m[1]))
 		}
 	}
-	if err := carried.finish(w.dp.carrier); err != nil {
-		t.Fatal(err)
-	}
+	must(t, carried.finish(w.dp.carrier))
 	for k, want := range map[bpfCtKey]uint32{late: 7, newer: 9} {
 		var got bpfCtEntry
 		if err := w.dp.Firewall.maps.CtEstablished.Lookup(k, &got); err != nil || got.Rule != want {
@@ -155,8 +147,7 @@ func TestCarriageTakesWhatChanged(t *testing.T) {
 	}
 }
 
-// A port in another segment has no connections: the policy that allowed them may be the same there,
-// and the addresses somebody else's.
+// A port in another segment has no connections: the policy that allowed them may be the same there, and the addresses somebody else's.
 func TestPortInAnotherSegmentHasNoConnections(t *testing.T) {
 	w := firewallWorld(t, openFirewall(true))
 	w.passes(t, "alice > bob udp 53 from 2000")

@@ -45,9 +45,7 @@ func guard(t testing.TB, c *Config, tables *fib.Tables, fw overlay.Firewall) {
 func guardAt(t testing.TB, c *Config, tables *fib.Tables, fw overlay.Firewall, places ...policy.Place) {
 	t.Helper()
 	compiled, err := policy.Compile(fw, places)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Firewall, tables.Firewall = &fw, compiled
 }
 
@@ -85,18 +83,14 @@ func (w *world) sessions(t testing.TB) map[string][]Session {
 		all[s.Port] = append(all[s.Port], *s)
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
 func (w *world) ruleCounters(t testing.TB) map[RuleName]RuleCounters {
 	t.Helper()
 	list, err := w.dp.Firewall.Rules()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := map[RuleName]RuleCounters{}
 	for _, r := range list {
 		all[r.RuleName] = r
@@ -107,14 +101,11 @@ func (w *world) ruleCounters(t testing.TB) map[RuleName]RuleCounters {
 func (w *world) sweep(t testing.TB) GCStats {
 	t.Helper()
 	c, err := w.dp.Firewall.Sweep()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
-// The sweep counts what is there, by state and port, and sets the counts of half-open
-// connections right.
+// The sweep counts what is there, by state and port, and sets the counts of half-open connections right.
 func TestSweepCounts(t *testing.T) {
 	w := walledWorld(t, wall(allow("dns", 53), allow("ntp", 123)))
 	w.follow(t, []step{{"p0", udpTo("53"), "p1"}, {"p1", udpFrom("53"), "p0"}, {"p0", udpTo("123"), "p1"}, {"p0", udpTo("99"), "drop"}})

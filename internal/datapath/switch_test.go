@@ -68,13 +68,9 @@ func (w *world) went(t testing.TB, s step) string {
 func (w *world) traffic(t testing.TB) (map[string]PortCounters, map[string]TEPCounters) {
 	t.Helper()
 	ports, err := w.dp.Traffic.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	byAddr, err := w.dp.Traffic.TEPs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	teps := map[string]TEPCounters{}
 	for addr, c := range byAddr {
 		teps[addr.String()] = c
@@ -140,20 +136,14 @@ func (w *world) forget(t testing.TB) {
 	t.Helper()
 	w.refill(t)
 	w.forgetReports(t)
-	if err := w.dp.Hosts.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool { return n.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Hosts.deleteNeighbours(func(_ bpfNeighbourKey, n bpfNeighbour) bool { return n.Origin == bpfHostOriginORIGIN_LEARNED }))
 	if _, err := w.dp.Hosts.deleteFDB(func(_ bpfFdbKey, e bpfFdbEntry) bool { return e.Origin == bpfHostOriginORIGIN_LEARNED }); err != nil {
 		t.Fatal(err)
 	}
 	var keys []uint64
-	if err := walk(w.dp.Flows.maps.Flows, func(k uint64, _ bpfFlow) { keys = append(keys, k) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, walk(w.dp.Flows.maps.Flows, func(k uint64, _ bpfFlow) { keys = append(keys, k) }))
 	for _, k := range keys {
-		if err := w.dp.Flows.maps.Flows.Delete(k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.dp.Flows.maps.Flows.Delete(k))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 // Tables of other sizes hold what the former ones did: hosts stay where they are, and counters count on.
 func TestTakeoverWithOtherTableSizes(t *testing.T) {
+	t.Parallel()
 	w := routedWorld(t, ways()[0])
 	flow := pkttest.Frame(alice, gatewayMAC, "udp 10.0.1.10:7 > 10.99.0.1:7 20")
 	w.setRoutes(route("10.99.0.0/16", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[1], MAC: macOf(dave)}))

@@ -41,6 +41,7 @@ func withTags(tags, src, dst string) []byte { return pkttest.Frame(src, dst, tag
 
 // The VLAN is the segment, whatever its priority bits say.
 func TestTrunk(t *testing.T) {
+	t.Parallel()
 	for _, keep := range []bool{false, true} {
 		w := trunkWorld(t, ways()[0], keep)
 		w.follow(t, []step{
@@ -55,29 +56,6 @@ func TestTrunk(t *testing.T) {
 			w.wantDrop(t, dropCase{reason: reason, from: "p0", packet: packet{bytes: withTags(tags, alice, carol)}})
 		}
 	}
-}
-
-// Beside VLANs an interface may have a segment for what has none; a priority tag
-// is none (IEEE 802.1Q section 6.9), and goes.
-func TestUntaggedBesideVLANs(t *testing.T) {
-	eachWay(t, func(t *testing.T, to way) {
-		w := trunkWorld(t, to, false, func(w *world) {
-			w.tables.Ports = append(w.tables.Ports, w.port("p0", "blue"))
-			w.tables.Segments[0].Static[0].Port = "p0"
-		})
-		for _, tags := range []string{"", "vlan 0 ", "vlan 0xe000 "} {
-			in := withTags(tags, alice, bob)
-			w.wantTunnel(t, in, say(alice, bob), w.fromPort(t, "p0", in))
-		}
-		w.wantDrop(t, dropCase{reason: "vlan-tagged", from: "p0", packet: packet{bytes: withTags("vlan 30 ", alice, bob)}})
-		w.wantDrop(t, dropCase{reason: "vlan-tagged", from: "p0", packet: packet{bytes: withTags("vlan 0 vlan 30 ", alice, bob)}})
-		w.tables.Segments[0].KeepTags = true
-		w.apply(t)
-		in := withTags("vlan 30 ", alice, bob)
-		w.wantTunnel(t, in, in, w.fromPort(t, "p0", in))
-		in = withTags("vlan 0 vlan 30 ", alice, bob)
-		w.wantTunnel(t, in, withTags("vlan 30 ", alice, bob), w.fromPort(t, "p0", in))
-	})
 }
 
 // An access port passes tags where its segment keeps them, up to two.
@@ -125,31 +103,6 @@ func paddedTags(frame []byte) []byte {
 	return append(append([]byte(nil), frame[:12+4*n]...), plain[12:]...)
 }
 
-// The same on real devices, where the outermost tag stands beside the frame: what
-// leaves is what came, at ports, and in the tunnel.
-func TestRealTags(t *testing.T) {
-	for _, to := range []way{ways()[0], ways()[3], ways()[5]} {
-		t.Run(to.name, func(t *testing.T) {
-			w := to.world(t, func(_ *Config, tables *fib.Tables) {
-				tables.Segments[0].KeepTags = true
-				tables.Segments[0].Static = append(tables.Segments[0].Static, overlay.StaticMAC{MAC: macOf(carol), Port: "p1"})
-			})
-			taps := w.taps(t)
-			for _, tags := range tagWords {
-				in := pkttest.Frame(alice, bob, tags+udp4)
-				taps["p0"].send(t, in)
-				w.wantTaps(t, taps, in, map[string][]byte{"u0": in})
-				in = pkttest.Frame(alice, carol, tags+tcp6)
-				taps["p0"].send(t, in)
-				w.wantTaps(t, taps, in, map[string][]byte{"p1": in})
-				in = pkttest.Frame(bob, alice, tags+tcp6)
-				taps["u0"].send(t, w.fromRemote(in))
-				w.wantTaps(t, taps, in, map[string][]byte{"p0": in})
-			}
-		})
-	}
-}
-
 // wantTaps wants exactly these frames; at the underlay what is in the first
 // remote's tunnel.
 func (w *world) wantTaps(t testing.TB, taps map[string]*tap, in []byte, want map[string][]byte) {
@@ -172,8 +125,7 @@ func (w *world) wantTaps(t testing.TB, taps map[string]*tap, in []byte, want map
 	}
 }
 
-// A flooded frame leaves by each port with that port's tags, and into the tunnel
-// with its own.
+// A flooded frame leaves by each port with that port's tags, and into the tunnel with its own.
 func TestFloodWithTags(t *testing.T) {
 	w := trunkWorld(t, ways()[0], true, func(w *world) {
 		w.tables.Segments[0].Remotes = w.tables.Segments[0].Remotes[:1]
@@ -197,8 +149,7 @@ func TestFloodWithTags(t *testing.T) {
 	}
 }
 
-// What the edge says itself leaves a VLAN with its tag: answers and errors, for a
-// new flow and for one in the cache.
+// What the edge says itself leaves a VLAN with its tag: answers and errors, for a new flow and for one in the cache.
 func TestTheEdgeSpeaksWithTags(t *testing.T) {
 	to := ways()[0]
 	w := routedWorld(t, to)

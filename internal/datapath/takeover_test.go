@@ -16,23 +16,20 @@ import (
 // reopen lets go of the data path as a process does that ends, and opens it again.
 func (w *world) reopen(t *testing.T) {
 	t.Helper()
-	if err := w.dp.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Close())
 	w.open(t)
 }
 
 func (w *world) generation(t *testing.T, segment string) uint32 {
 	t.Helper()
 	s, err := w.dp.Flows.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s.Generations[segment]
 }
 
 // A new process finds everything as the old one left it, and packets notice nothing.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4)
 	if w.dp.Adopted() {
 		t.Error("the first process adopted something")
@@ -41,9 +38,7 @@ func TestTakeover(t *testing.T) {
 	before := w.generation(t, "blue")
 	taps := w.taps(t)
 
-	if err := w.dp.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Close())
 	in := say(alice, bob)
 	taps["p0"].send(t, in)
 	w.comeIn(t, taps, in, 1)
@@ -73,12 +68,11 @@ func TestTakeover(t *testing.T) {
 }
 
 func TestRemoveLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4, static(underIPv4))
 	taps := w.taps(t)
 	dir := filepath.Join(w.cfg.PinRoot, w.cfg.Name)
-	if err := w.dp.Remove(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Remove())
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there (%v)", dir, err)
 	}
@@ -112,16 +106,12 @@ func (w *world) wantClean(t *testing.T) {
 	})
 	for id := range uint32(64) {
 		var e bpfVport
-		if err := w.dp.numbers.maps.Vports.Lookup(id, &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.dp.numbers.maps.Vports.Lookup(id, &e))
 		if used := e.Kind != bpfVportKindVPORT_NONE; used != (ports[id] || teps[id]) {
 			t.Errorf("end %d has kind %d", id, e.Kind)
 		}
 		var s bpfSegment
-		if err := w.dp.numbers.maps.Segments.Lookup(id, &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.dp.numbers.maps.Segments.Lookup(id, &s))
 		if used := s.Used == 1; used != segments[id] {
 			t.Errorf("segment %d is in use: %t", id, used)
 		}
@@ -143,14 +133,10 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 		pairs[[2]uint32{k.Segment, vport}] = true
 		counts[k.Segment]++
 	}
-	if err := it.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Err())
 	for id := range w.dp.numbers.names.segments {
 		var s bpfSegment
-		if err := w.dp.numbers.maps.Segments.Lookup(id, &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.dp.numbers.maps.Segments.Lookup(id, &s))
 		if s.Members != counts[id] {
 			t.Errorf("segment %d counts %d members, the map has %d", id, s.Members, counts[id])
 		}
@@ -160,9 +146,7 @@ func (w *world) members(t *testing.T) map[[2]uint32]bool {
 
 func walkAll(t *testing.T, w *world, do func(bpfFdbKey, bpfFdbEntry)) {
 	t.Helper()
-	if err := walk(w.dp.Hosts.maps.Fdb, do); err != nil {
-		t.Fatal(err)
-	}
+	must(t, walk(w.dp.Hosts.maps.Fdb, do))
 }
 
 // Everything is busy before each change: learned, cached, static.
@@ -250,9 +234,9 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// One data path has one process, whatever runtime directories they have: two would number its
-// ends independently.
+// One data path has one process, whatever runtime directories they have: two would number its ends independently.
 func TestOneProcessDrivesADataPath(t *testing.T) {
+	t.Parallel()
 	w := ownWorld(t, underIPv4)
 	second := func() (dp *Datapath, err error) {
 		w.do(t, func() { dp, err = Open(w.cfg) })
@@ -266,9 +250,7 @@ func TestOneProcessDrivesADataPath(t *testing.T) {
 	}
 	w.follow(t, []step{{"p0", say(alice, all), "flood"}, {"first", say(bob, alice), "p0"}})
 	w.apply(t)
-	if err := w.dp.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.dp.Close())
 	dp, err := second()
 	if err != nil {
 		t.Fatalf("after the first one: %v", err)

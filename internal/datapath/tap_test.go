@@ -46,27 +46,17 @@ func (w *world) tap(t testing.TB, dev, far string) *tap {
 	p := &tap{far: w.dev[far].Index, self: w.dev[dev].Index}
 	w.do(t, func() {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.fd = fd
 	})
 	t.Cleanup(func() { unix.Close(p.fd) })
 	for option, value := range map[int]int{unix.PACKET_VNET_HDR: 1, unix.PACKET_IGNORE_OUTGOING: 1, unix.PACKET_AUXDATA: 1} {
-		if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, option, value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.SetsockoptInt(p.fd, unix.SOL_PACKET, option, value))
 	}
-	if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}))
+	must(t, unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20))
 	const everyProtocol = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
-	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: everyProtocol, Ifindex: p.self}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: everyProtocol, Ifindex: p.self}))
 	return p
 }
 
@@ -77,9 +67,7 @@ func (p *tap) sendWith(t testing.TB, ifindex int, h virtioHeader, b []byte) {
 	t.Helper()
 	buf := make([]byte, 0, virtioHeaderLen+len(b))
 	buf, err := binary.Append(buf, binary.NativeEndian, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := unix.Sendto(p.fd, append(buf, b...), 0, &unix.SockaddrLinklayer{Ifindex: ifindex}); err != nil {
 		t.Fatalf("send %d bytes: %v", len(b), err)
 	}

@@ -11,13 +11,9 @@ import (
 func (w *world) stampsOf(t *testing.T, f func()) []Point {
 	t.Helper()
 	s, err := OpenStamps(w.cfg.PinRoot, w.cfg.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
-	if err := s.Clear(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Clear())
 	f()
 	stamps, lost, err := s.Read()
 	if err != nil || lost > 0 {
@@ -31,9 +27,9 @@ func (w *world) stampsOf(t *testing.T, f func()) []Point {
 	return points
 }
 
-// A packet passes the points in the order of the stages; a cached decision skips those
-// of the slow path.
+// A packet passes the points in the order of the stages; a cached decision skips those of the slow path.
 func TestStamps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, underIPv4, func(c *Config, _ *fib.Tables) { c.Timing = true })
 	slow := []Point{PointParsed, PointSwitched, PointDecided, PointSent} // no port has a firewall
 	fast := []Point{PointParsed, PointCached, PointSent}

@@ -104,6 +104,7 @@ func traceText(trace Trace) string {
 
 // What a trace tells of packets of every fate.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[1].ClampMSS = true })
 	remote := w.family.remotes[0]
 	frame := pkttest.Frame
@@ -160,25 +161,9 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A trace by the programs that are loaded for it alone is that of others.
-func TestTraceLoads(t *testing.T) {
-	w := routedWorld(t, ways()[0])
-	for _, in := range []TraceInput{
-		{Port: "p0", Frame: say(alice, carol)}, {Remote: w.family.remotes[0], Segment: "blue", Frame: say(bob, alice)},
-	} {
-		want := w.trace(t, in)
-		w.do(t, func() {
-			got, err := w.dp.Tracer.Trace(in)
-			must(t, err)
-			if d := cmp.Diff(want, got); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-}
-
 // The traced packet is the one that is sent, and a cached flow is traced as a new one.
 func TestTraceIsTrue(t *testing.T) {
+	t.Parallel()
 	for _, to := range []way{ways()[2], ways()[7]} {
 		t.Run(to.name, func(t *testing.T) {
 			w := routedWorld(t, to)
@@ -221,6 +206,7 @@ func TestTraceErrors(t *testing.T) {
 
 // Every stage is met by some trace above, and every word of it is there.
 func TestEveryStageIsTraced(t *testing.T) {
+	t.Parallel()
 	w := firewallWorld(t, openFirewall(true), func(_ *Config, tables *fib.Tables) { tables.Segments[0].ClampMSS = true })
 	met := map[string]bool{}
 	for _, f := range [][]byte{

@@ -41,13 +41,9 @@ func TestTransitFlowsOfOneAddress(t *testing.T) {
 		}
 	}
 	now, err := w.dp.prog.kernel.Clock.Monotonic()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	flows, err := w.dp.Flows.transitFlows(now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	packets := map[byte]uint64{}
 	for key, f := range flows {
 		if key.Smac[3] == 9 {
@@ -59,37 +55,5 @@ func TestTransitFlowsOfOneAddress(t *testing.T) {
 	}
 	if want := (map[byte]uint64{0: 1, 1: 2, 2: 3}); fmt.Sprint(packets) != fmt.Sprint(want) {
 		t.Errorf("packets by sender: %v, want %v", packets, want)
-	}
-}
-
-// An entry whose action became that of other flows is none, though these have the same key but for what is a flow's own:
-// the flow is decided anew, and its packets go where they went.
-func TestTransitActionTaken(t *testing.T) {
-	onOneCPU(t)
-	w := transitWorld(t, ways()[0])
-	flow := fromSender(7, 53)
-	want := w.passed(t, flow).out
-	if _, events := w.counted(t, func() { w.passed(t, flow) }); events["hit"] != 1 {
-		t.Fatalf("the second packet: events %v", events)
-	}
-	actions, taken := w.dp.Flows.maps.TransitActions, 0
-	for i := range actions.MaxEntries() {
-		var a bpfTransitAction
-		must(t, actions.Lookup(i, &a))
-		if a.Decision.Out == 0 || a.Smac[3] != 9 || a.Smac[5] != 7 {
-			continue
-		}
-		taken++
-		a.Serial++
-		a.Decision.Dmac = [6]uint8{2, 0, 0, 0, 0, 99}
-		must(t, actions.Put(i, &a))
-	}
-	_, events := w.counted(t, func() {
-		if r := w.passed(t, flow); r.verdict != xdpRedirect || string(r.out) != string(want) {
-			t.Errorf("verdict %d, or other bytes than before", r.verdict)
-		}
-	})
-	if taken != 1 || events["miss"] != 1 {
-		t.Errorf("%d actions of the sender; events %v", taken, events)
 	}
 }

@@ -10,18 +10,16 @@ import (
 func slotsInUse(t *testing.T, w *world) (most uint32) {
 	t.Helper()
 	tables, err := w.dp.Traffic.transitTables()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, table := range tables {
 		most = max(most, table.Mask+1)
 	}
 	return most
 }
 
-// A table that has grown for many flows is small again when few are left, which go on as they did; then it grows again.
-// Flows that are idle are still listed.
+// A table that has grown for many flows is small again when few are left, which go on as they did; then it grows again. Flows that are idle are still listed.
 func TestTransitTableShrinks(t *testing.T) {
+	t.Parallel()
 	onOneCPU(t)
 	w := transitWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Transit, c.FlowCache.Size = true, 1<<16 })
 	const few, many, epochsAfter = 200, 12000, 3 * epochs

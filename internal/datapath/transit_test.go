@@ -105,6 +105,7 @@ func (c routeCase) in(w *world, words string) (dev string, b []byte) {
 // with the same bytes and counters, whether the transit program takes it or
 // leaves it to tc.
 func TestTransitChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, cache := range []bool{true, false} {
 		eachWay(t, func(t *testing.T, to way) {
 			set := func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cache }
@@ -203,9 +204,7 @@ func (w *world) offerHeld(t testing.TB, from string, b []byte) (r result) {
 func (w *world) uplink(t *testing.T) PortCounters {
 	t.Helper()
 	ports, err := w.dp.Traffic.Ports()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ports["s0"]
 }
 
@@ -265,8 +264,7 @@ var (
 	}
 )
 
-// What the next interface does not take has its reason: here the other end of a veth
-// that has neither a program nor GRO.
+// What the next interface does not take has its reason: here the other end of a veth that has neither a program nor GRO.
 func TestNotTakenIsCounted(t *testing.T) {
 	w := transitWorld(t, ways()[0])
 	for _, c := range passing() {
@@ -294,8 +292,7 @@ func TestNotTakenIsCounted(t *testing.T) {
 	t.Fatal("no case")
 }
 
-// A frame whose checksum the sender left to its device is tc's: there the kernel knows
-// that it is to be filled in. With a right one, or none, it passes.
+// A frame whose checksum the sender left to its device is tc's: there the kernel knows that it is to be filled in. With a right one, or none, it passes.
 func TestTransitLeavesCsumPartial(t *testing.T) {
 	eachWay(t, func(t *testing.T, to way) {
 		w := transitWorld(t, to)
@@ -346,6 +343,7 @@ func pseudoSum(frame []byte) (at int, seed uint16) {
 
 // An interface's program is swapped for one of another kind, in and after the driver.
 func TestTransitModes(t *testing.T) {
+	t.Parallel()
 	w := transitWorld(t, ways()[0])
 	for _, change := range []func(*fib.Transit){
 		func(d *fib.Transit) { d.AsksTags = true },
@@ -372,14 +370,12 @@ func TestTransitModes(t *testing.T) {
 	}
 }
 
-// What a driver refuses is said, and tried again after a while, or when it is asked for something
-// else: each try has the kernel verify a program.
+// What a driver refuses is said, and tried again after a while, or when it is asked for something else: each try has the kernel verify a program.
 func TestRefusedTransitProgram(t *testing.T) {
+	t.Parallel()
 	w := transitWorld(t, ways()[0])
 	loopback, err := w.nl.LinkByName("lo") // its driver takes none
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := hook{roleTransit, loopback.Attrs().Index}
 	last := len(w.tables.Transit)
 	w.tables.Transit = append(w.tables.Transit, fib.Transit{Ifindex: h.ifindex, Uplink: true})

@@ -46,6 +46,7 @@ func TestPoolParts(t *testing.T) {
 
 // Sessions survive a restart, with tables of the same and of other sizes; as many as fit.
 func TestNATSessionsSurviveARestart(t *testing.T) {
+	t.Parallel()
 	w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.Egress.NATSessions = 300 })
 	var records []NATRecord
 	for i := range 200 {

@@ -54,8 +54,7 @@ func (w *world) inside(f func() error) error {
 	return f()
 }
 
-// While policies and routes come and go together no packet leaves as it came, be it that a
-// policy translates it, the uplink or both.
+// While policies and routes come and go together no packet leaves as it came, be it that a policy translates it, the uplink or both.
 func TestNothingLeavesBetween(t *testing.T) {
 	for _, c := range []struct {
 		name          string

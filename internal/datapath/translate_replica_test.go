@@ -175,21 +175,3 @@ func TestPutNATSessionsConflicts(t *testing.T) {
 		}
 	}
 }
-
-func TestDeleteNATSessions(t *testing.T) {
-	w := natWorld(t, ways()[0])
-	mine, theirs, other := natRecord("web", 0), natRecord("web", 1), natRecord("web", 2)
-	w.putNATSessions(t, mine)
-	w.own(t, 0)
-	w.putNATSessions(t, theirs, other)
-	moved := other
-	moved.Egress = netip.AddrPortFrom(addr(webSecond4), 7)
-	gone, err := w.dp.NATSessions.DeleteNATRecords([]NATRecord{mine, theirs, theirs, moved, natRecord("none", 3)})
-	if err != nil || gone != 1 {
-		t.Errorf("%d gone, %v", gone, err)
-	}
-	if list := w.natSessions(t); len(list) != 2 {
-		t.Errorf("sessions %+v", list)
-	}
-	w.checkReturns(t)
-}

@@ -185,9 +185,7 @@ func (w *world) enterNew(t testing.TB) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	old, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer old.Close()
 	if w.ns, err = netns.New(); err != nil {
 		t.Fatalf("make a network namespace: %v", err)
@@ -197,9 +195,7 @@ func (w *world) enterNew(t testing.TB) {
 	if back := netns.Set(old); back != nil {
 		panic(back) // this thread must not be used by anybody
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if w.nl, err = netlink.NewHandleAt(w.ns); err != nil {
 		t.Fatal(err)
 	}
@@ -216,12 +212,8 @@ func (w *world) addVeth(t testing.TB, name string, number int) {
 	}
 	for _, end := range []string{name, name + "x"} {
 		l, err := w.nl.LinkByName(end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.nl.LinkSetUp(l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, w.nl.LinkSetUp(l))
 		w.dev[end] = &net.Interface{Index: l.Attrs().Index, Name: end, HardwareAddr: l.Attrs().HardwareAddr}
 	}
 }
@@ -231,9 +223,7 @@ func (w *world) do(t testing.TB, f func()) {
 	t.Helper()
 	runtime.LockOSThread()
 	old, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := netns.Set(old); err != nil {
 			panic(err)
@@ -241,9 +231,7 @@ func (w *world) do(t testing.TB, f func()) {
 		old.Close()
 		runtime.UnlockOSThread()
 	}()
-	if err := netns.Set(w.ns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netns.Set(w.ns))
 	f()
 }
 
@@ -252,9 +240,7 @@ func (w *world) open(t testing.TB) {
 	t.Helper()
 	w.do(t, func() {
 		dp, err := Open(w.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.dp = dp
 	})
 }
@@ -278,9 +264,7 @@ func (w *world) remove() error {
 func (w *world) apply(t testing.TB) {
 	t.Helper()
 	w.do(t, func() {
-		if err := w.dp.Apply(w.tables); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.dp.Apply(w.tables))
 	})
 }
 
@@ -311,14 +295,6 @@ func (w *world) fromRemote(frame []byte) []byte { return w.outer(w.family.remote
 
 // unknownRoute is a third remote, for which there is no route.
 func (f family) unknownRoute() netip.Addr { return f.unknown.Next() }
-
-// writeSysctl must be called in the namespace.
-func writeSysctl(t testing.TB, key, value string) {
-	t.Helper()
-	if err := os.WriteFile("/proc/sys/"+key, []byte(value), 0); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func must(t testing.TB, err error) {
 	t.Helper()
