@@ -94,6 +94,21 @@ var natForwardCases = []natCase{
 	}},
 }
 
+// The ports of forwards are nobody else's (CVE-2021-3773).
+func TestNATForwardedPortsAreReserved(t *testing.T) {
+	natWays(t, func(t *testing.T, w *world) {
+		w.natBoth(t,
+			"alice: udp 10.0.1.10:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:$p > 203.0.113.5:4000 30",
+			"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
+			"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
+			"isp: udp 203.0.113.5:4000 > 198.51.100.1:$p 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:5000 30",
+			// Another protocol and another address have the port free.
+			"alice: tcp 10.0.1.10:5000 > 203.0.113.5:4000 syn => isp: tcp 198.51.100.1:5000 > 203.0.113.5:4000 syn",
+			"bob: udp 10.0.1.11:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.100:5000 > 203.0.113.5:4000 30",
+		)
+	}, natPortForwards)
+}
+
 // What a host sends to a port forward of its own edge leaves nothing behind if the host there does not get it.
 func TestNATHairpinRefusedLeavesNothing(t *testing.T) {
 	fw := wall(ruleOf(1, "allow out"))
