@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/measure"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/pkttest"
-	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -21,42 +20,37 @@ import (
 // Each case puts an edge into one host and an edge or another implementation
 // into the other, and proves the same facts in the same order.
 
+// roomy has space for a full Ethernet frame in every tunnel.
+func roomy(family int) topo.TwoHostsOptions {
+	return topo.TwoHostsOptions{UnderlayMTU: 1600, InnerMTU: 1500, UnderlayFamily: family}
+}
+
 func TestSelvage(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			if family == 6 {
-				tier.Long(t, "TestSelvage/IPv6Checksums, and without checksums TestKernelVXLAN/IPv6")
-			}
+	for name, family := range map[string]int{"IPv4": 4, "IPv6Checksums": 6} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
-			n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
+			half := n.SelvageHalf()
+			half.UDPChecksum = family == 6
+			n.BuildRecorded(half, half)
 			carries(n, large)
 			realProgram(n)
+			if family == 6 {
+				return
+			}
+			for _, host := range []string{n.A.Name, n.B.Name} {
+				n.Rewrite(host, "enabled: true", "enabled: false")
+				n.Fact("the flow cache of "+host+" is off", func() error {
+					status, err := n.Ask(host).Status(n.Ctx)
+					if err == nil && status.FlowCache {
+						err = errors.New("it is on")
+					}
+					return err
+				})
+			}
+			carries(n, large)
 		})
 	}
-	t.Run("Jumbo", func(t *testing.T) {
-		tier.Long(t, "test/e2e/underlay TestMTUJumbo")
-		t.Parallel()
-		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayMTU: 9000})
-		n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
-		carries(n, large)
-	})
-	t.Run("FlowCacheOff", func(t *testing.T) {
-		t.Parallel()
-		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-		half := n.SelvageHalf()
-		half.NoFlowCache = true
-		n.BuildRecorded(half, half)
-		carries(n, large)
-	})
-	t.Run("IPv6Checksums", func(t *testing.T) {
-		t.Parallel()
-		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
-		half := n.SelvageHalf()
-		half.UDPChecksum = true
-		n.BuildRecorded(half, half)
-		carries(n, large)
-	})
 }
 
 // The kernel's vxlan device sends checksums unless told otherwise, and over IPv6
@@ -69,8 +63,7 @@ func TestKernelVXLAN(t *testing.T) {
 		checksum bool // the edge sends them
 	}{
 		{"IPv4", 4, dut.KernelHalf{}, false},
-		{"IPv6", 6, dut.KernelHalf{UDP6ZeroCsumRx: true}, false},
-		{"IPv6WithoutChecksums", 6, dut.KernelHalf{UDP6ZeroCsumRx: true, UDP6ZeroCsumTx: true}, false},
+		{"IPv6", 6, dut.KernelHalf{UDP6ZeroCsumRx: true, UDP6ZeroCsumTx: true}, false},
 		{"IPv6ChecksumsDemanded", 6, dut.KernelHalf{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,56 +71,40 @@ func TestKernelVXLAN(t *testing.T) {
 			n := harness.NewTwoHosts(t, roomy(c.family))
 			half := n.SelvageHalf()
 			half.UDPChecksum = c.checksum
-			bothRoles(n, half, c.kernel, large, nil)
+			interworks(n, half, c.kernel, large)
 		})
 	}
 }
 
+// VXLAN over IPv4 is TestMoveFromOpenVSwitch's.
 func TestOpenVSwitch(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		family int
-		ovs    dut.OVSHalf
+		name          string
+		encapsulation overlay.Encapsulation
+		family        int
+		more          []string                // of our segment
+		then          func(*harness.TwoHosts) // more facts
 	}{
-		{"IPv4", 4, dut.OVSHalf{}},
-		{"IPv6", 6, dut.OVSHalf{UDPChecksum: true}},
+		{"VXLAN", overlay.VXLAN, 6, nil, func(*harness.TwoHosts) {}},
+		{"GeneveOptions", overlay.Geneve, 4, []string{"options: " + harness.GeneveOptions}, geneveOptions},
+		{"NVGRE", overlay.NVGRE, 4, nil, nvgreKey},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewTwoHosts(t, roomy(c.family))
-			bothRoles(n, n.SelvageHalf(), c.ovs, small, nil)
+			interworks(n, n.Ours(c.encapsulation, c.more...), dut.OVSHalf{Encapsulation: c.encapsulation, UDPChecksum: c.family == 6}, small)
+			c.then(n)
 		})
 	}
 }
 
-// bothRoles has the edge on the client's side, then on the server's. In make test it is on
-// one: each fact holds of both ways there, and the cases take turns. then is more of the
-// first, unless nil.
-func bothRoles(n *harness.TwoHosts, ours, peer topo.Half, s segments, then func(*harness.TwoHosts)) {
-	roles := []struct {
-		name string
-		a, b topo.Half
-	}{{"EdgeAtClient", ours, peer}, {"EdgeAtServer", peer, ours}}
-	if !tier.IsLong() {
-		first := n.Options.UnderlayFamily / 6
-		roles = roles[first : first+1]
-	}
-	for _, c := range roles {
-		n.T.Run(c.name, func(t *testing.T) {
-			n := n.Sub(t)
-			clear(n.Edges)
-			path := n.BuildRecorded(c.a, c.b)
-			defer path.Close() // says nothing new after a failure
-			framesCross(n, harness.ClientMAC, harness.ServerMAC, pkttest.EtherTypeExperimental)
-			framesCross(n, harness.ClientMAC, harness.Broadcast, pkttest.EtherTypeExperimental)
-			carries(n, s)
-			if then != nil && c.name == "EdgeAtClient" {
-				then(n)
-			}
-			n.StopCaptures()
-			n.Must(path.Close())
-		})
-	}
+// interworks has our half on the client's side, and frames and all else cross both ways.
+func interworks(n *harness.TwoHosts, ours, peer topo.Half, s segments) {
+	n.T.Helper()
+	n.BuildRecorded(ours, peer)
+	framesCross(n, harness.ServerMAC)
+	framesCross(n, harness.Broadcast)
+	carries(n, s)
 }
 
 // segments says how TCP crosses the underlay.

@@ -6,47 +6,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"testing"
 
-	"github.com/selvage/selvage/internal/overlay"
-	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
-//	client ---- hosta ====== underlay ====== hostb ---- server
-//	eth0      p0    u0         1600        u0    p0      eth0
-//
-// One host has an edge, the other Open vSwitch's userspace datapath.
-
-func TestOpenVSwitchEncapsulations(t *testing.T) {
-	const holds = "TestOpenVSwitchEncapsulations/GeneveOptions/IPv4 and NVGRE/IPv4; over IPv6 TestOpenVSwitch/IPv6 and TestTsharkEncapsulations/geneve/IPv6"
-	for _, c := range []struct {
-		name          string
-		encapsulation overlay.Encapsulation
-		family        int
-		more          []string                // of our segment
-		then          func(*harness.TwoHosts) // more facts, with the edge at the client; nil: in make test-long
-	}{
-		{"Geneve/IPv4", overlay.Geneve, 4, nil, nil},
-		{"GeneveOptions/IPv4", overlay.Geneve, 4, []string{"options: " + harness.GeneveOptions}, geneveOptions},
-		{"GeneveOptions/IPv6", overlay.Geneve, 6, []string{"options: " + harness.GeneveOptions}, nil},
-		{"NVGRE/IPv4", overlay.NVGRE, 4, nil, nvgreKey},
-		{"NVGRE/IPv6", overlay.NVGRE, 6, nil, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.then == nil {
-				tier.Long(t, holds)
-			}
-			t.Parallel()
-			n := harness.NewTwoHosts(t, roomy(c.family))
-			ours := n.Ours(c.encapsulation, c.more...)
-			peer := dut.OVSHalf{Encapsulation: c.encapsulation, UDPChecksum: c.family == 6 && c.encapsulation == overlay.Geneve}
-			bothRoles(n, ours, peer, small, c.then)
-		})
-	}
-}
+// What Open vSwitch on hostb sees of our headers, and what we do with its own.
 
 // ofctl talks to the switch of a host.
 func ofctl(n *harness.TwoHosts, h *topo.Host, args ...string) (string, error) {

@@ -101,14 +101,6 @@ func (n *Network) Drops(host string) (map[string]uint64, error) {
 	return happened, nil
 }
 
-func (n *Network) dropsOrError(host string) any {
-	drops, err := n.Drops(host)
-	if err != nil {
-		return err
-	}
-	return drops
-}
-
 // WatchDrops returns a fact to call later: from now until then the edges dropped nothing, but
 // for the reasons named.
 func (n *Network) WatchDrops(but ...string) (none func()) {

@@ -114,3 +114,15 @@ func (n *Network) Problem(host, words string) error {
 	}
 	return err
 }
+
+// Adopted is a fact: the process that runs now has taken over its predecessor's data path.
+func (n *Network) Adopted(host string) {
+	n.T.Helper()
+	n.Fact("the next edge on "+host+" has taken over", func() error {
+		status, err := n.Ask(host).Status(n.Ctx)
+		if err == nil && !status.Adopted {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+}

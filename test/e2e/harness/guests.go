@@ -14,13 +14,13 @@ import (
 	"github.com/selvage/selvage/lab/topo"
 )
 
-// TransferAll sends Content from each first guest to each second, all at once.
-func TransferAll(pairs [][2]Guest) error {
+// TransferAll sends so many bytes from each first guest to each second and back, all at once.
+func TransferAll(pairs [][2]Guest, size int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2*len(pairs))
 	for i, p := range pairs {
-		wg.Go(func() { errs[2*i] = Transfer(Way(p[0], p[1], 4), len(Content)) })
-		wg.Go(func() { errs[2*i+1] = Transfer(Way(p[1], p[0], 6), len(Content)) })
+		wg.Go(func() { errs[2*i] = Transfer(Way(p[0], p[1], 4), size) })
+		wg.Go(func() { errs[2*i+1] = Transfer(Way(p[1], p[0], 6), size) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

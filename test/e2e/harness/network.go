@@ -139,7 +139,8 @@ func (n *Network) Fail(what string, err error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %v\n%s\n%s", what, err, n.Topology, n.Topo.Picture())
 	for host, e := range n.Edges {
-		fmt.Fprintf(&b, "edge on %s drops %v\n", host, n.dropsOrError(host))
+		drops, err := n.Drops(host)
+		fmt.Fprintf(&b, "edge on %s drops %v (%v)\n", host, drops, err)
 		if log, err := os.ReadFile(filepath.Join(n.Topo.Dir, e.Name+".log")); err == nil {
 			fmt.Fprintf(&b, "its log:\n%s", Tail(string(log), 20))
 		}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 // transitModes are all ways to take what passes; tc's answers are the measure.
@@ -119,45 +118,6 @@ func (n *passage) answers() map[string]string {
 	return said
 }
 
-const unclampedPicture = `
-  client ---- edge1 ====== underlay ====== edge2 ---- red2
-  eth0    up0       u0       1500        u0      r0   eth0
-  10.5.0.1      the gateway of red, which edge2 only bridges`
-
-// A segment that reaches beyond the edge with the uplink (asymmetric routing): its
-// MSS is not clamped, so TCP needs the messages.
-func TestTransitAsymmetric(t *testing.T) {
-	for _, mode := range transitModes {
-		for _, finished := range []bool{true, false} {
-			if finished && mode != "native" {
-				continue // then XDP takes what it leaves to tc else
-			}
-			t.Run(fmt.Sprintf("%s/finished %t", mode, finished), func(t *testing.T) {
-				if mode != "native" {
-					tier.Long(t, "TestTransitAsymmetric/native; of the other modes TestTransitAnswers")
-				}
-				t.Parallel()
-				n := newMixed(t, mixedOptions{mode: mode, clamp: false, finished: finished})
-				n.Topology = unclampedPicture
-				noErrors := n.WatchErrors(n.client.Host, n.red2.Host, n.Hosts[0], n.Hosts[1])
-				for i, inner := range []int{4, 6} {
-					there, back := harness.Way(n.client, n.red2, inner), harness.Way(n.red2, n.client, inner)
-					if i == 0 { // TCP finds out by itself, or has been told
-						n.Transfers(len(harness.Content)/10, there, back)
-					}
-					n.Fact("a ping that does not fit is refused, "+there.Name, func() error {
-						return harness.TooBigPing(n.Network, there, 1500, 1450, harness.GatewayAddr(n.client.Subnet, inner))
-					})
-					n.Fact("the sender has learned the path's MTU, "+there.Name, func() error { return harness.KnowsMTU(n.Network, there, 1450) })
-					n.Transfers(len(harness.Content)/10, there, back)
-				}
-				noErrors()
-				n.NoDrops("no-neighbour", "too-big", "no-member", "devmap-drop")
-			})
-		}
-	}
-}
-
 const mixedPicture = `
   client ---- edge1 ====== underlay ====== edge2 ---- red2
   eth0    up0 | r0  u0                   u0      r0   eth0
@@ -169,26 +129,16 @@ type mixed struct {
 	client, red1, red2 harness.Guest
 }
 
-// mixedOptions: what is zero has the value in brackets.
-type mixedOptions struct {
-	mode     string // of transit
-	tunnel   string // fields of the segment [encapsulation: vxlan]
-	clamp    bool   // MSS
-	finished bool   // hosts compute checksums themselves
-	family   int    // of the underlay [4]
-}
-
 const mixedSpec = `
   segments:
   - name: red
     vni: 100
-    TUNNEL
-    clampMSS: CLAMP
+    clampMSS: true
     remotes: REMOTES
 `
 
 const mixedGateway = `
-  transit: {mode: MODE}
+  transit: {mode: native}
   routers:
   - name: tenant
     uplinks:
@@ -201,9 +151,9 @@ const redPort = `
 `
 
 // newMixed is hosts, links and edges, which know each other.
-func newMixed(t *testing.T, o mixedOptions) *mixed {
+func newMixed(t *testing.T) *mixed {
 	t.Helper()
-	n := &mixed{Hub: &harness.Hub{Network: harness.NewNetwork(t, mixedPicture), Family: max(o.family, 4)}}
+	n := &mixed{Hub: &harness.Hub{Network: harness.NewNetwork(t, mixedPicture), Family: 4}}
 	for i := 1; i <= 2; i++ {
 		n.Hosts, n.Teps = append(n.Hosts, n.Host(fmt.Sprintf("edge%d", i))), append(n.Teps, n.Tep(i))
 	}
@@ -212,40 +162,42 @@ func newMixed(t *testing.T, o mixedOptions) *mixed {
 	n.red1 = n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1500)
 	n.red2 = n.Guest("red2", 0, 2, n.Hosts[1], "r0", 1500)
 	receives(n.Hub, n.client, n.red1, n.red2)
-	if o.finished {
-		finish(n.Hub, n.client, n.red1, n.red2)
-	}
-	if o.tunnel == "" {
-		o.tunnel = "encapsulation: vxlan"
-	}
-	words := strings.NewReplacer("MODE", o.mode, "TUNNEL", o.tunnel, "CLAMP", fmt.Sprint(o.clamp), "GATEWAY", harness.GatewayMAC)
-	red := words.Replace(mixedSpec)
 	gateway := "    gateway: {router: tenant, addresses: [10.0.0.254/24, \"fd00:0::fe/64\"]}"
-	n.EdgesUp(red+gateway+words.Replace(mixedGateway)+strings.TrimPrefix(redPort, "\n"), red+strings.TrimPrefix(redPort, "\n"))
+	port := strings.TrimPrefix(redPort, "\n")
+	n.EdgesUp(mixedSpec+gateway+strings.ReplaceAll(mixedGateway, "GATEWAY", harness.GatewayMAC)+port, mixedSpec+port)
 	n.Pings(slices.Concat(harness.Ways(n.red1, n.client), harness.Ways(n.red2, n.client), harness.Ways(n.red1, n.red2))...)
 	return n
 }
 
-// Local, remote and uplink traffic in one edge at once; what is between the tunnel
-// and the uplink alone goes by XDP.
+// Local, remote and uplink traffic in one edge at once; what is between the tunnel and the uplink alone goes by XDP,
+// where hosts compute checksums themselves. Then its MSS is not clamped, so TCP needs the messages.
 func TestTransitMixed(t *testing.T) {
-	for _, mode := range []string{"native", "generic"} {
-		for _, tunnel := range tunnelsOf {
-			for _, finished := range []bool{true, false} {
-				if tunnel.name != "VXLAN" && (tunnel.name != "Geneve" || !finished || mode == "generic") {
-					continue // TestTransit has the others
-				}
-				t.Run(fmt.Sprintf("%s/%s/finished %t", mode, tunnel.name, finished), func(t *testing.T) {
-					if mode == "generic" || tunnel.name == "VXLAN" && finished {
-						tier.Long(t, "TestTransitMixed/native/VXLAN/finished_false and native/Geneve/finished_true; generic TestTransitModes")
-					}
-					t.Parallel()
-					n := newMixed(t, mixedOptions{mode: mode, tunnel: strings.ReplaceAll(tunnel.fields, ", ", "\n    "), clamp: true, finished: finished})
-					// Before generic XDP, u0 has joined what came by the tunnel to segments: tc's.
-					n.atOnce(map[string]map[bool]uint64{"native": {true: 20_000}, "generic": {true: 10_000}}[mode][finished])
-				})
-			}
+	t.Parallel()
+	n := newMixed(t)
+	n.atOnce(0)
+	n.tells()
+	finish(n.Hub, n.client, n.red1, n.red2)
+	n.atOnce(20_000)
+	n.NoDrops("no-neighbour", "too-big", "no-member", "devmap-drop")
+}
+
+// tells: without a clamp in a segment that reaches beyond the edge with the uplink (asymmetric routing) senders are told
+// what fits.
+func (n *mixed) tells() {
+	n.T.Helper()
+	for _, host := range n.Hosts {
+		n.Rewrite(host.Name, "clampMSS: true", "clampMSS: false")
+	}
+	for i, inner := range []int{4, 6} {
+		there, back := harness.Way(n.client, n.red2, inner), harness.Way(n.red2, n.client, inner)
+		if i == 0 { // TCP finds out by itself, or has been told
+			n.Transfers(len(harness.Content)/10, there, back)
 		}
+		n.Fact("a ping that does not fit is refused, "+there.Name, func() error {
+			return harness.TooBigPing(n.Network, there, 1500, 1450, harness.GatewayAddr(n.client.Subnet, inner))
+		})
+		n.Fact("the sender has learned the path's MTU, "+there.Name, func() error { return harness.KnowsMTU(n.Network, there, 1450) })
+		n.Transfers(len(harness.Content)/10, there, back)
 	}
 }
 
@@ -259,7 +211,7 @@ func (n *mixed) atOnce(byXDP uint64) {
 		n.Once("datagrams from "+d.Name, func() error { return harness.Echo(d, 1, 100, 1400) })
 	}
 	n.Once("20 MB cross each way at the same time, both families", func() error {
-		return harness.TransferAll([][2]harness.Guest{{n.red1, n.red2}, {n.red1, n.client}, {n.red2, n.client}})
+		return harness.TransferAll([][2]harness.Guest{{n.red1, n.red2}, {n.red1, n.client}, {n.red2, n.client}}, len(harness.Content))
 	})
 	n.Once("remote and uplink met in XDP", func() error {
 		after, err := transits(n.Hub.Network, "edge1")
@@ -269,7 +221,6 @@ func (n *mixed) atOnce(byXDP uint64) {
 		return err
 	})
 	noErrors()
-	n.NoDrops("no-neighbour", "no-member", "devmap-drop")
 	n.Once("the port is tc's alone", func() error {
 		mode, err := xdpMode(n.Network, n.Hosts[0], "r0")
 		if mode != "" {

@@ -10,77 +10,39 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
-// Every mode carries everything, each its own way; native is TestTransit's too.
-func TestTransitModes(t *testing.T) {
-	t.Parallel()
-	all := newPassage(t, passageOptions{mode: "native", finished: true})
-	all.up()
-	for _, mode := range []string{"native", "generic", "tc"} {
-		t.Run(mode, func(t *testing.T) {
-			n := all.sub(t)
-			n.turn(mode)
-			n.NoProblems("edge1")
-			if mode != "tc" {
-				n.passes()
-				return
-			}
-			counted(n.Hub, "tc alone takes what passes", func() { n.Transfers(len(harness.Content), harness.Ways(n.client, n.server)...) }, func(host string, grown uint64) error {
-				if grown > 0 {
-					return fmt.Errorf("the transit programs of %s forwarded %d packets", host, grown)
-				}
-				return nil
-			})
-		})
-	}
+// inModes: every mode carries everything, each its own way.
+func (n *passage) inModes() {
+	n.T.Helper()
+	n.turn("generic")
+	n.NoProblems("edge1")
+	n.passes()
+	n.unfinished(n.carriesUnfinished)
+	n.turn("tc")
+	counted(n.Hub, "tc alone takes what passes", func() { n.Transfers(len(harness.Content), harness.Ways(n.client, n.server)...) }, func(host string, grown uint64) error {
+		if grown > 0 {
+			return fmt.Errorf("the transit programs of %s forwarded %d packets", host, grown)
+		}
+		return nil
+	})
 }
 
-// Hosts leave checksums and the cutting of segments to the device, and a veth does
-// neither: what XDP sees of such packets is unfinished, and must not go on so.
-func TestTransitUnfinishedChecksums(t *testing.T) {
-	for _, c := range []struct {
-		name, tunnel string // Geneve is UDP as well
-		family       int
-		then         func(*passage)
-	}{
-		{"VXLAN/IPv4", tunnelsOf[0].fields, 4, byTurns},
-		{"VXLAN/IPv6", tunnelsOf[0].fields, 6, nil},
-		{"NVGRE/IPv4", tunnelsOf[3].fields, 4, nil},
-		{"NVGRE/IPv6", tunnelsOf[3].fields, 6, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.name == "VXLAN/IPv6" || c.name == "NVGRE/IPv4" {
-				tier.Long(t, "TestTransitUnfinishedChecksums/VXLAN/IPv4 and NVGRE/IPv6; VXLAN over IPv6 TestTransitKernel/IPv6/finished_false")
-			}
-			t.Parallel()
-			n := newPassage(t, passageOptions{mode: "native", family: c.family, tunnel: c.tunnel})
-			n.up()
-			n.carriesUnfinished()
-			if c.then != nil {
-				c.then(n)
-			}
-		})
-	}
-}
-
-// byTurns: one host finishes its checksums, then the other; and neither does before generic XDP.
-func byTurns(n *passage) {
+// unfinished has hosts leave checksums and the cutting of segments to the device, both hosts and then one: a veth
+// does neither, so what XDP sees of such packets is unfinished, and must not go on so.
+func (n *passage) unfinished(do func()) {
 	n.T.Helper()
 	for _, g := range []harness.Guest{n.client, n.server} {
-		undo, err := g.SetFeatures(topo.EndName, map[string]bool{"tx-checksum-ip-generic": false})
+		_, err := g.SetFeatures(topo.EndName, map[string]bool{"tx-checksum-ip-generic": true})
 		n.Must(err)
-		n.carriesUnfinished()
-		n.Must(undo())
+		do()
 	}
-	n.turn("generic")
-	n.carriesUnfinished()
+	finish(n.Hub, n.client, n.server)
 }
 
 func (n *passage) carriesUnfinished() {
 	n.T.Helper()
-	noErrors := n.WatchErrors(n.client.Host, n.server.Host, n.Hosts[0], n.Hosts[1])
+	noErrors, noDrops := n.WatchErrors(n.client.Host, n.server.Host, n.Hosts[0], n.Hosts[1]), n.WatchDrops("no-neighbour", "devmap-drop")
 	both := harness.Ways(n.client, n.server)
 	for _, d := range both {
 		// Sums of these are over data of many values, also one byte more or less.
@@ -88,7 +50,7 @@ func (n *passage) carriesUnfinished() {
 	}
 	n.Transfers(len(harness.Content)/10, both...)
 	noErrors()
-	n.NoDrops("no-neighbour", "devmap-drop")
+	noDrops()
 }
 
 const bridgedPicture = `
@@ -126,7 +88,6 @@ func TestTransitWithoutXDP(t *testing.T) {
 	n.Transfers(len(harness.Content), harness.Ways(n.client, n.server)...)
 	noErrors()
 	n.NoDrops("no-neighbour", "devmap-drop")
-	n.Transfers(len(harness.Content)/4, harness.Ways(n.client, n.server)...)
 }
 
 const tappedPicture = `

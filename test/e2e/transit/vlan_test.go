@@ -8,7 +8,6 @@ import (
 
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 const lanesPicture = `
@@ -58,49 +57,47 @@ func laneSpec(n *harness.Hub, number int) string {
 // Two VLANs and none on one interface, with the same addresses in each: nothing
 // changes lanes, whether the tags are in the frames or beside them.
 func TestTransitVLANs(t *testing.T) {
-	for name, inFrames := range map[string]bool{"TagsInFrames": true, "TagsBesideFrames": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := &harness.Hub{Network: harness.NewNetwork(t, lanesPicture), Family: 4}
-			for i := 1; i <= 4; i++ {
-				n.Hosts, n.Teps = append(n.Hosts, n.Host(fmt.Sprintf("edge%d", i))), append(n.Teps, n.Tep(i))
+	t.Parallel()
+	n := &harness.Hub{Network: harness.NewNetwork(t, lanesPicture), Family: 4}
+	for i := 1; i <= 4; i++ {
+		n.Hosts, n.Teps = append(n.Hosts, n.Host(fmt.Sprintf("edge%d", i))), append(n.Teps, n.Tep(i))
+	}
+	wire(n, 1600)
+	n.Must(n.Topo.Link(n.Ctx, idle(n, 3), idle(n, 4), 1500))
+	lanes := lanes(n)
+	for number := 1; number <= 2; number++ {
+		n.Edge(number+2, trunkSwitch)
+		spec := strings.ReplaceAll(laneSpec(n, number), "REMOTES", fmt.Sprintf("[%q]", n.Teps[2-number]))
+		n.Edge(number, spec)
+	}
+	n.Resolved("edge1")
+	n.Resolved("edge2")
+	watched := n.Hosts[:2:2]
+	for _, l := range lanes {
+		n.Pings(harness.Ways(l[0], l[1])...)
+		watched = append(watched, l[0].Host, l[1].Host)
+	}
+	noErrors := n.WatchErrors(watched...)
+	for _, inFrames := range []bool{false, true} {
+		if inFrames { // else XDP sees that there is a tag, and leaves the packet to tc
+			for _, rack := range n.Hosts[2:] {
+				_, err := rack.Output(n.Ctx, "ethtool", "-K", "t0", "txvlan", "off")
+				n.Must(err)
 			}
-			wire(n, 1600)
-			n.Must(n.Topo.Link(n.Ctx, idle(n, 3), idle(n, 4), 1500))
-			lanes := lanes(n, inFrames)
-			for number := 1; number <= 2; number++ {
-				n.Edge(number+2, trunkSwitch)
-				spec := strings.ReplaceAll(laneSpec(n, number), "REMOTES", fmt.Sprintf("[%q]", n.Teps[2-number]))
-				n.Edge(number, spec)
-			}
-			n.Resolved("edge1")
-			n.Resolved("edge2")
-			for _, l := range lanes {
-				n.Pings(harness.Ways(l[0], l[1])...)
-			}
-			watched := n.Hosts[:2:2]
-			for _, l := range lanes {
-				watched = append(watched, l[0].Host, l[1].Host)
-			}
-			noErrors := n.WatchErrors(watched...)
-			tagged := lanes[1:]
-			if !inFrames {
-				tagged = nil // XDP sees that there is a tag, and leaves the packet to tc
-			}
-			for _, l := range lanes {
-				for _, d := range harness.Ways(l[0], l[1]) {
-					n.Once("datagrams from "+d.Name, func() error { return harness.Echo(d, 1, 100, 1452, 3000) })
-				}
-			}
-			for _, l := range tagged {
+			for _, l := range lanes[1:] {
 				byXDP(n, "tagged packets pass by XDP", 3000, func() { n.Transfers(len(harness.Content)/4, harness.Way(l[0], l[1], 4)) })
 			}
-			n.Once("all lanes at once", func() error { return harness.TransferAll(lanes) })
-			noErrors()
-			for _, host := range carriers(n) {
-				n.Once("edge on "+host+" drops nothing", func() error { return onlyDrops(n.Network, host, "no-neighbour", "devmap-drop") })
+		}
+		for _, l := range lanes {
+			for _, d := range harness.Ways(l[0], l[1]) {
+				n.Once("datagrams from "+d.Name, func() error { return harness.Echo(d, 1, 100, 1452, 3000) })
 			}
-		})
+		}
+		n.Once("all lanes at once", func() error { return harness.TransferAll(lanes, len(harness.Content)/2) })
+	}
+	noErrors()
+	for _, host := range carriers(n) {
+		n.Once("edge on "+host+" drops nothing", func() error { return onlyDrops(n.Network, host, "no-neighbour", "devmap-drop") })
 	}
 }
 
@@ -122,17 +119,13 @@ func onlyDrops(n *harness.Network, host string, but ...string) error {
 }
 
 // lanes are the guests of both sides behind their switches, by VLAN.
-func lanes(n *harness.Hub, tagsInFrames bool) [][2]harness.Guest {
+func lanes(n *harness.Hub) [][2]harness.Guest {
 	n.T.Helper()
 	lanes := make([][2]harness.Guest, 3)
 	for side, subnet := range []int{5, 6} {
 		rack := n.Hosts[2+side]
 		n.Must(n.Topo.Link(n.Ctx, topo.LinkEnd{Host: rack, Name: "t0"}, topo.LinkEnd{Host: n.Hosts[side], Name: "up0"}, 1500))
 		n.Gro(rack, "t0", "on")
-		if tagsInFrames {
-			_, err := rack.Output(n.Ctx, "ethtool", "-K", "t0", "txvlan", "off")
-			n.Must(err)
-		}
 		for i, name := range []string{"a", "b", "c"} {
 			lanes[i][side] = n.Guest(fmt.Sprintf("%s%d", name, side+1), subnet, 1, rack, name+"0", 1500)
 		}
@@ -143,49 +136,19 @@ func lanes(n *harness.Hub, tagsInFrames bool) [][2]harness.Guest {
 
 // Jumbo frames, which are more than one buffer to XDP.
 func TestTransitJumbo(t *testing.T) {
-	for _, mode := range []string{"native", "generic"} {
-		t.Run(mode, func(t *testing.T) {
-			if mode == "generic" {
-				tier.Long(t, "TestTransitJumbo/native")
-			}
-			t.Parallel()
-			n := newPassage(t, passageOptions{mode: mode, underlay: 9000, uplink: 8950, finished: true})
-			n.up()
-			hooks(n.Hub, map[string]string{"native": "xdp", "generic": "xdpgeneric"}[mode])
-			noErrors := n.WatchErrors(n.client.Host, n.server.Host, n.Hosts[0], n.Hosts[1])
-			for _, d := range harness.Ways(n.client, n.server) {
-				byXDP(n.Hub, "jumbo datagrams pass by XDP from "+d.Name, 6, func() {
-					n.Once("datagrams from "+d.Name, func() error { return harness.Echo(d, 1, 3000, 4000, 5000, 8000, 8902) })
-				})
-				byXDP(n.Hub, "jumbo TCP passes by XDP from "+d.Name, 2000, func() { n.Transfers(len(harness.Content), d) })
-				headers := map[bool]int{true: 52, false: 72}[d.Addr.Is4()]
-				n.Once("segments are as large as the link, "+d.Name, func() error { return harness.HasMSS(d, 8950-headers) })
-			}
-			noErrors()
-			n.NoDrops("no-neighbour", "devmap-drop")
+	t.Parallel()
+	n := newPassage(t, passageOptions{mode: "native", underlay: 9000, uplink: 8950, finished: true})
+	n.up()
+	hooks(n.Hub, "xdp")
+	noErrors := n.WatchErrors(n.client.Host, n.server.Host, n.Hosts[0], n.Hosts[1])
+	for _, d := range harness.Ways(n.client, n.server) {
+		byXDP(n.Hub, "jumbo datagrams pass by XDP from "+d.Name, 6, func() {
+			n.Once("datagrams from "+d.Name, func() error { return harness.Echo(d, 1, 3000, 4000, 5000, 8000, 8902) })
 		})
+		byXDP(n.Hub, "jumbo TCP passes by XDP from "+d.Name, 2000, func() { n.Transfers(len(harness.Content), d) })
+		headers := map[bool]int{true: 52, false: 72}[d.Addr.Is4()]
+		n.Once("segments are as large as the link, "+d.Name, func() error { return harness.HasMSS(d, 8950-headers) })
 	}
-}
-
-// Fragments pass, the ones without ports too.
-func TestTransitFragments(t *testing.T) {
-	for _, mode := range []string{"native", "tc"} {
-		t.Run(mode, func(t *testing.T) {
-			if mode == "tc" {
-				tier.Long(t, "TestTransitFragments/native; by tc test/e2e/bridge TestSelvage")
-			}
-			t.Parallel()
-			n := newPassage(t, passageOptions{mode: mode, family: 6, tunnel: tunnelsOf[2].fields, finished: true})
-			n.up()
-			noErrors := n.WatchErrors(n.client.Host, n.server.Host)
-			least := map[string]uint64{"native": 3 + 8 + 40, "tc": 0}[mode]
-			for _, d := range harness.Ways(n.client, n.server) {
-				byXDP(n.Hub, "fragments pass from "+d.Name, least, func() {
-					n.Once("datagrams from "+d.Name, func() error { return harness.Echo(d, 3000, 10000, 50000) })
-				})
-			}
-			noErrors()
-			n.NoDrops("no-neighbour", "devmap-drop")
-		})
-	}
+	noErrors()
+	n.NoDrops("no-neighbour", "devmap-drop")
 }
