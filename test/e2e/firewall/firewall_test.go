@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 const firewallPicture = `
@@ -31,8 +29,6 @@ const firewallPicture = `
 type policed struct {
 	*harness.Hub
 	red1, red2, red3 harness.Guest
-	marks            *atomic.Uint64 // of frames that follow others
-	strangers        int            // from this number on are addresses that nobody has
 }
 
 // policy is a firewall in YAML; none without options.
@@ -75,9 +71,9 @@ func policedSpec(firewall policy, ports ...string) string {
 }
 
 // newPoliced starts both edges, each with its policy, and has all guests know each other.
-func newPoliced(t *testing.T, family int, one, two policy) *policed {
+func newPoliced(t *testing.T, one, two policy) *policed {
 	t.Helper()
-	n := &policed{Hub: harness.NewUnderlay(t, firewallPicture, 2, family), marks: new(atomic.Uint64), strangers: 100}
+	n := &policed{Hub: harness.NewUnderlay(t, firewallPicture, 2, 4)}
 	n.red1 = n.Guest("red1", 0, 1, n.Hosts[0], "p1", 1430)
 	n.red2 = n.Guest("red2", 0, 2, n.Hosts[0], "p2", 1430)
 	n.red3 = n.Guest("red3", 0, 3, n.Hosts[1], "p3", 1430)
@@ -95,14 +91,14 @@ type step struct {
 	do       func(*policed)
 }
 
-// inSteps does one step after the other, each with another policy and other strangers.
+// inSteps does one step after the other, each with another policy.
 func inSteps(t *testing.T, steps ...step) {
 	t.Helper()
-	all := newPoliced(t, 4, steps[0].one, steps[0].two)
+	all := newPoliced(t, steps[0].one, steps[0].two)
 	for i, s := range steps {
 		if !t.Run(s.name, func(t *testing.T) {
 			n := *all
-			n.Hub, n.strangers = all.Hub.Sub(t), 100+10*i
+			n.Hub = all.Hub.Sub(t)
 			if i > 0 {
 				n.settle(1, s.one, "p1", "p2")
 				n.settle(2, s.two, "p3")
@@ -186,116 +182,53 @@ func hasRule(n *harness.Network, host, name string) error {
 	return err
 }
 
-// verdicts has every action, in both directions and by both addresses.
-func verdicts(defaults string) policy {
-	return policy{options: "default: " + defaults, rules: []string{
-		"name: allowed, action: allow, services: [tcp/7001, udp/7001]",
-		"name: dropped, action: drop, services: [tcp/7002, udp/7002]",
-		"name: rejected, action: reject, services: [tcp/7003, udp/7003]",
-		"name: dropped-out, action: drop, direction: out, services: [tcp/7004, udp/7004]",
-		"name: rejected-in, action: reject, direction: in, services: [tcp/7005, udp/7005]",
-		`name: from-red1, action: allow, from: [10.0.0.1, "fd00::/127"], services: [tcp/7006, udp/7006]`,
-		`name: from-red2, action: allow, from: ["02:00:00:00:00:02"], services: [tcp/7007, udp/7007]`,
-		"name: not-from-others, action: drop, services: [tcp/7006-7007, udp/7006-7007]",
-		"name: of-both, action: allow, services: [tcp/7004-7005, udp/7004-7005]",
-	}}
-}
+// strictOut allows what guests of edge1 begin on port 7001, and nothing else.
+var strictOut = policy{options: "default: drop, strict: true", rules: []string{
+	"name: out, action: allow, direction: out, services: [tcp/7001, udp/7001, icmp/8, icmpv6/128]",
+}}
 
-// TestFirewall is about what policies say.
+// verdicts has every action, in both directions.
+var verdicts = policy{options: "default: allow", rules: []string{
+	"name: allowed, action: allow, services: [tcp/7001, udp/7001]",
+	"name: dropped, action: drop, services: [tcp/7002, udp/7002]",
+	"name: rejected, action: reject, services: [tcp/7003, udp/7003]",
+	"name: dropped-out, action: drop, direction: out, services: [tcp/7004, udp/7004]",
+	"name: of-both, action: allow, services: [tcp/7004, udp/7004]",
+}}
+
+// TestFirewall is everything that docs/guide/firewall.md shows, on the same edges.
 func TestFirewall(t *testing.T) {
 	t.Parallel()
 	inSteps(t,
-		step{"Verdicts", verdicts("allow"), open, func(n *policed) { verdictsHold(n, "tcp", "udp") }},
-		step{"Defaults", verdicts("drop"), open, defaultsHold},
-		step{"ChangeRefused", strictOut, none, changeRefused},
-		step{"WithoutCache", strictOut, none, withoutCache},
-		step{"Rejects", verdicts("allow"), open, rejects},
+		step{"Commands", watched, none, commands},
+		step{"Verdicts", verdicts, open, verdictsHold},
+		step{"Rejects", verdicts, open, rejects},
+		step{"Ports", strictOut, none, portsChange},
+		step{"KilledEdge", strictOut, strictOut, killedEdge},
+		step{"ChangedWhileDead", strictOut, none, changedWhileDead},
 	)
 }
 
-// The tunnel makes no difference.
-func TestFirewallOverIPv6(t *testing.T) {
-	tier.Long(t, "TestFirewall/Verdicts; over IPv6 TestFirewallKernelPeer/IPv6")
-	t.Parallel()
-	verdictsHold(newPoliced(t, 6, verdicts("allow"), open), "tcp")
-}
-
-// verdictsHold: a verdict is one from a guest of the same host and from behind the tunnel, and the
-// firewall of each port has its say.
-func verdictsHold(n *policed, networks ...string) {
+// verdictsHold: a verdict is one from a guest of the same host and from behind the tunnel.
+func verdictsHold(n *policed) {
 	n.T.Helper()
 	for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
-		n.Serve(g, harness.PortFree, harness.PortAllowed, harness.PortDropped, harness.PortRejected, harness.PortDroppedOut, harness.PortRejectedIn, harness.PortFrom, harness.PortMAC)
+		n.Serve(g, harness.PortFree, harness.PortAllowed, harness.PortDropped, harness.PortRejected, harness.PortDroppedOut)
 	}
-	for _, network := range networks {
-		rejection := map[string]harness.Outcome{"tcp": harness.Refused, "udp": harness.Prohibited}[network]
+	for network, rejection := range map[string]harness.Outcome{"tcp": harness.Refused, "udp": harness.Prohibited} {
 		for _, c := range []struct {
 			from, to harness.Guest
-			port     int
-			want     harness.Outcome
-		}{
-			{n.red1, n.red2, harness.PortFree, harness.Answered},
-			{n.red1, n.red2, harness.PortAllowed, harness.Answered},
-			{n.red1, n.red2, harness.PortDropped, harness.Silent},
-			{n.red1, n.red2, harness.PortRejected, rejection},
-			{n.red1, n.red2, harness.PortDroppedOut, harness.Silent},
-			{n.red1, n.red2, harness.PortRejectedIn, rejection},
-			{n.red1, n.red2, harness.PortFrom, harness.Answered},
-			{n.red1, n.red2, harness.PortMAC, harness.Silent},
-			{n.red2, n.red1, harness.PortFrom, harness.Silent},
-			{n.red2, n.red1, harness.PortMAC, harness.Answered},
-
-			{n.red1, n.red3, harness.PortFree, harness.Answered},
-			{n.red1, n.red3, harness.PortAllowed, harness.Answered},
-			{n.red1, n.red3, harness.PortDropped, harness.Silent},
-			{n.red1, n.red3, harness.PortRejected, rejection},
-			{n.red1, n.red3, harness.PortDroppedOut, harness.Silent},
-			{n.red1, n.red3, harness.PortRejectedIn, harness.Answered}, // edge2 does not mind
-			{n.red2, n.red3, harness.PortFrom, harness.Silent},
-			{n.red2, n.red3, harness.PortMAC, harness.Answered},
-
-			{n.red3, n.red1, harness.PortFree, harness.Answered},
-			{n.red3, n.red1, harness.PortAllowed, harness.Answered},
-			{n.red3, n.red1, harness.PortDropped, harness.Silent},
-			{n.red3, n.red1, harness.PortRejected, rejection},
-			{n.red3, n.red1, harness.PortDroppedOut, harness.Answered}, // what goes in at edge1
-			{n.red3, n.red1, harness.PortRejectedIn, rejection},
-			{n.red3, n.red1, harness.PortFrom, harness.Silent},
-		} {
-			gets(n.Hub.Network, c.from, network, c.to, c.port, c.want)
+			out      harness.Outcome // of what is dropped on its way out
+		}{{n.red1, n.red2, harness.Silent}, {n.red1, n.red3, harness.Silent}, {n.red3, n.red1, harness.Answered}} {
+			gets(n.Hub.Network, c.from, network, c.to, harness.PortFree, harness.Answered)
+			gets(n.Hub.Network, c.from, network, c.to, harness.PortAllowed, harness.Answered)
+			gets(n.Hub.Network, c.from, network, c.to, harness.PortDropped, harness.Silent)
+			gets(n.Hub.Network, c.from, network, c.to, harness.PortRejected, rejection)
+			gets(n.Hub.Network, c.from, network, c.to, harness.PortDroppedOut, c.out)
 		}
 	}
 	n.Pings(append(harness.Ways(n.red1, n.red2), harness.Ways(n.red1, n.red3)...)...)
-	n.Once("edge2 drops nothing", func() error {
-		drops, err := n.Drops("edge2")
-		delete(drops, "no-member")
-		if err == nil && len(drops) > 0 {
-			err = fmt.Errorf("%v", drops)
-		}
-		return err
-	})
-}
-
-// defaultsHold: the default decides about what no rule does; each segment may have its own.
-func defaultsHold(n *policed) {
-	n.T.Helper()
-	for _, g := range []harness.Guest{n.red1, n.red2, n.red3} {
-		n.Serve(g, harness.PortFree, harness.PortAllowed)
-	}
-	check := func(free harness.Outcome) {
-		n.T.Helper()
-		for _, c := range []struct{ from, to harness.Guest }{{n.red1, n.red2}, {n.red1, n.red3}, {n.red3, n.red1}} {
-			gets(n.Hub.Network, c.from, "tcp", c.to, harness.PortAllowed, harness.Answered)
-			gets(n.Hub.Network, c.from, "tcp", c.to, harness.PortFree, free)
-		}
-	}
-	check(harness.Silent)
-	n.enforce(1, verdicts("reject"), "p1", "p2")
-	check(harness.Refused)
-	changes(n.Hub, 1, func(mark string) string {
-		return strings.Replace(policedSpec(verdicts("drop").with(mark), "p1", "p2"), "{name: red, ", "{name: red, firewall: allow, ", 1)
-	})
-	check(harness.Answered)
+	n.Transfers(2_000_000, harness.Ways(n.red1, n.red3)...)
 }
 
 // rejects: what a rejected sender gets is in order, and tshark agrees.
@@ -320,4 +253,14 @@ func rejects(n *policed) {
 		}
 	}
 	n.Intact(filepath.Join(n.Dir, "edge1-u0.pcap"))
+}
+
+// gets is a fact: a client sees this of a service, over both families.
+func gets(n *harness.Network, from harness.Guest, network string, to harness.Guest, port int, want harness.Outcome) {
+	n.T.Helper()
+	for _, family := range []int{4, 6} {
+		n.Once(fmt.Sprintf("%s port %d of %s, IPv%d, is %s to %s", network, port, to.Name, family, want, from.Name), func() error {
+			return harness.Meets(from, network, to.Addr(family), port, want)
+		})
+	}
 }
