@@ -31,8 +31,8 @@ func (n *Hub) KernelRouter(h *topo.Host) {
 	}
 }
 
-// GatewayPicture is of RoutedHub.
-const GatewayPicture = `
+// gatewayPicture is of RoutedHub.
+const gatewayPicture = `
               switch
           e1 /      \ e2
         edge1        edge2        both have the gateways 10.0.0.254, fd00:0::fe
@@ -69,7 +69,7 @@ type RoutedHub struct {
 // NewRoutedHub builds it; no edge runs yet.
 func NewRoutedHub(t *testing.T, family int) *RoutedHub {
 	t.Helper()
-	n := NewUnderlay(t, GatewayPicture, 2, family)
+	n := NewUnderlay(t, gatewayPicture, 2, family)
 	r := &RoutedHub{Hub: n}
 	r.Red1 = n.Guest("red1", 0, 1, n.Hosts[0], "r0", 1430)
 	r.Blue1 = n.Guest("blue1", 1, 1, n.Hosts[0], "b0", 1430)
@@ -106,30 +106,3 @@ func (n *Hub) Routes(d Direction, routers int, from Guest) {
 		return PingFails(n.Network, d.From, d.Addr, gateway, TimeExceeded, "-t", "1")
 	})
 }
-
-// SuppressPicture is of three edges with SuppressSpec.
-const SuppressPicture = `
-                    switch
-          e1 /       e2 |       \ e3
-        edge1         edge2       edge3      gateways 10.0.0.254 and fd00:0::fe on all,
-     p0 |  | b0    p0 |  | p1   p0 |  | p1   and 10.1.0.254, fd00:1::fe
-      red1 blue1    red2 mobile  red3 (mobile, later)`
-
-// SuppressSpec is a configuration with one gateway and suppression of questions.
-const SuppressSpec = `
-  segments:
-  - name: red
-    vni: 100
-    remotes: REMOTES
-    gateway: {router: tenant, addresses: [10.0.0.254/24, "fd00:0::fe/64"]}
-  - name: blue
-    vni: 200
-    remotes: REMOTES
-    gateway: {router: tenant, addresses: [10.1.0.254/24, "fd00:1::fe/64"]}
-  routers:
-  - name: tenant
-  ports:
-  - {name: p0, interface: p0, segment: red}
-  - {name: p1, interface: p1, segment: red}
-  - {name: b0, interface: b0, segment: blue}
-`

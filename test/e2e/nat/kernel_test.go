@@ -48,11 +48,17 @@ func kernelNAT(n *harness.EgressNet) {
 	n.Reached(n.Red1, n.Red2)
 }
 
-// sees are the results of conversations, by name and family.
+// converse has conversations with an outside that behaves, and says what came of them.
 func converse(n *harness.EgressNet, list []conversation) map[string]string {
 	n.T.Helper()
 	behave(n)
 	n.Mirror(n.Red1.Host)
+	return results(n, list)
+}
+
+// results of conversations, by name and family.
+func results(n *harness.EgressNet, list []conversation) map[string]string {
+	n.T.Helper()
 	results := map[string]string{}
 	for _, c := range list {
 		for _, family := range []int{4, 6} {
@@ -62,48 +68,45 @@ func converse(n *harness.EgressNet, list []conversation) map[string]string {
 	return results
 }
 
-// A client cannot tell our translation from the kernel's, whatever it tries.
+// A client cannot tell our translation from the kernel's, whatever it tries. Forwards and hairpins are the kernel's too,
+// with the source of who asks from outside.
 func TestNATConversations(t *testing.T) {
-	reference := kernelResults(t, conversations(1))
-	for name, c := range map[string]struct {
-		o    harness.EgressOptions
-		hops int
-	}{
-		"Masquerade": {harness.EgressOptions{Uplink: "nat: {masquerade: true}", Policies: []string{}}, 1},
-		"Gateway":    {harness.EgressOptions{}, 2},
-		"OwnGateway": {harness.EgressOptions{}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := harness.NewEgressNet(t, c.o)
-			defer n.DumpOnFailure()
-			switch name {
-			case "Masquerade":
-				masquerading(n)
-			case "OwnGateway":
-				alone(n)
-			default:
-				n.Up()
-			}
-			alike(n, converse(n, conversations(c.hops)), reference)
-			n.HeldTogether()
-		})
-	}
+	reference, forwarded := kernelResults(t)
+	t.Run("Masquerade", func(t *testing.T) {
+		t.Parallel()
+		n := harness.NewEgressNet(t, harness.EgressOptions{Uplink: "nat: {masquerade: true}", Policies: []string{}})
+		defer n.DumpOnFailure()
+		masquerading(n)
+		alike(n, converse(n, conversations(1)), reference)
+		forwards(n)
+		alike(n, results(n, forwardTalks()), forwarded)
+		forwardsEnd(n)
+		n.NoProblems("edge1")
+		n.HeldTogether()
+	})
+	t.Run("Gateway", func(t *testing.T) {
+		t.Parallel()
+		n := harness.NewEgressNet(t, harness.EgressOptions{})
+		defer n.DumpOnFailure()
+		n.Up()
+		alike(n, converse(n, conversations(2)), reference)
+		n.HeldTogether()
+	})
 }
 
 // kernelResults are those of the kernel in the same place.
-func kernelResults(t *testing.T, list []conversation) (reference map[string]string) {
+func kernelResults(t *testing.T) (reference, forwarded map[string]string) {
 	t.Helper()
 	t.Run("Kernel", func(t *testing.T) {
 		n := harness.NewEgressNet(t, harness.EgressOptions{})
 		defer n.DumpOnFailure()
 		kernelNAT(n)
-		reference = converse(n, list)
+		reference, forwarded = converse(n, conversations(1)), results(n, forwardTalks())
 		for name, result := range reference {
 			t.Logf("%s: %s", name, result)
 		}
 	})
-	return reference
+	return reference, forwarded
 }
 
 // alike is the fact that results are those of the reference.
