@@ -1,26 +1,12 @@
 package egress
 
 import (
-	"errors"
 	"fmt"
-	"testing"
 
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
 // What becomes of gateways while guests talk, on purpose or not.
-
-// adopted is a fact: the process that runs now has taken over its predecessor's data path.
-func adopted(n *harness.Network, host string) {
-	n.T.Helper()
-	n.Fact("the next "+host+" has taken over", func() error {
-		status, err := n.Ask(host).Status(n.Ctx)
-		if err == nil && !status.Adopted {
-			err = errors.New("it has not")
-		}
-		return err
-	})
-}
 
 // The steps of TestEgressGateways that are about processes.
 
@@ -39,7 +25,7 @@ func killed(n *harness.EgressNet) {
 		talks.connect("without "+host.Name, 2)
 		talks.goOn("without " + host.Name)
 		n.Start(host, name, text)
-		adopted(n.Hub.Network, host.Name)
+		n.Adopted(host.Name)
 		n.Serving(2, 3)
 		n.GoOn(streams)
 		talks.connect("with the next "+host.Name, 2)
@@ -58,7 +44,7 @@ func killed(n *harness.EgressNet) {
 	talks.connect("without edge2", 2)
 	asksAgain(n, "without edge2")
 	n.Start(n.Hosts[1], name, text)
-	adopted(n.Hub.Network, "edge2")
+	n.Adopted("edge2")
 	n.Serving(2, 3)
 	talks.goOn("with the next edge2")
 	talks.kept("with the next edge2")
@@ -92,24 +78,6 @@ func asksAgain(n *harness.EgressNet, when string) {
 	})
 }
 
-// stopped: a gateway that is stopped takes leave.
-func stopped(n *harness.EgressNet) {
-	n.T.Helper()
-	talks := talk(n)
-	text, name := n.Config("edge2"), n.Edges["edge2"].Name
-	n.Must(n.Edges["edge2"].Stop(n.Ctx))
-	talks.goOn("without edge2")
-	talks.gap("when edge2 stopped")
-	talks.kept("without edge2")
-	translatedBy(n, 3, harness.Pool4...)
-	talks.connect("without edge2", 2)
-	n.Start(n.Hosts[1], name, text)
-	n.Serving(2, 3)
-	talks.goOn("with the next edge2")
-	talks.gap("when edge2 started")
-	talks.kept("with the next edge2")
-}
-
 // fewLost is what of a stream may be on its way when addresses move at once: 100 ms of it, in
 // which three processes have to run on however busy a machine. How fast it is, is the lab's to
 // measure.
@@ -117,7 +85,7 @@ const fewLost = harness.StreamRate / 10
 
 // drained: maintenance ends no connection. The gateway is drained, gives up its addresses, and
 // returns.
-func drained(n *harness.EgressNet, round string) {
+func drained(n *harness.EgressNet) {
 	n.T.Helper()
 	talks := talk(n)
 	streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 6))}
@@ -126,13 +94,13 @@ func drained(n *harness.EgressNet, round string) {
 	n.Serving(3)
 	translatedBy(n, 3, harness.Pool4...)
 	translatedBy(n, 3, harness.Pool6...)
-	talks.connect("while it is drained, "+round, 2)
-	talks.goOn("while it is drained, " + round)
+	talks.connect("while it is drained", 2)
+	talks.goOn("while it is drained")
 	n.GoOn(streams)
 	drains(n, 2, "undrain")
 	n.Serving(2, 3)
-	talks.connect("when it is back, "+round, 2)
-	talks.goOn("when it is back, " + round)
+	talks.connect("when it is back", 2)
+	talks.goOn("when it is back")
 	n.GoOn(streams)
 	talks.kept("at the end")
 	talks.gap("of the drains")
@@ -147,55 +115,4 @@ func drains(n *harness.EgressNet, number int, args ...string) {
 		_, err := n.Command(number, append([]string{"egress"}, args...)...)
 		return err
 	})
-}
-
-// Policies come, change and go under traffic: what no policy is for goes nowhere.
-func TestEgressReload(t *testing.T) {
-	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{Replication: true})
-	defer n.DumpOnFailure()
-	n.Up()
-	n.Serving(2, 3)
-	n.Mirror(n.Out)
-	stop := n.Meanwhile(asksOn, n.Outward(n.Red1, 4), n.Outward(n.Red2, 6), n.Outward(n.Red2, 4))
-	change := func(policies []string, numbers ...int) {
-		n.O.Policies = policies
-		for _, number := range numbers {
-			n.Must(n.Reload(n.Hosts[number-1].Name, n.Text(number)))
-		}
-	}
-	with := []string{"name: web, vni: 9001"}
-	for _, order := range [][]int{{1, 2, 3}, {3, 2, 1}} {
-		change([]string{}, order...)
-		n.Fact("nobody is reached without a policy", func() error {
-			if harness.Ping(n.Ctx, n.Red1.Host, harness.Outside4) == nil {
-				return errors.New("the outside is")
-			}
-			return nil
-		})
-		change(with, order...)
-		n.Reached(n.Red1, n.Red2)
-		change([]string{"name: web, vni: 9001, limit: 100000"}, order...)
-		n.Reached(n.Red1, n.Red2)
-		change(with, order...)
-		n.Reached(n.Red1, n.Red2)
-	}
-	n.Once("questions were asked all the time", stop)
-	n.HeldTogether()
-}
-
-// asksOn asks a mirror by new and old sockets, whatever comes of it.
-func asksOn(d harness.Direction, done <-chan struct{}) error {
-	for port := uint16(16000); ; port++ { // none that the kernel gives to others
-		select {
-		case <-done:
-			return nil
-		default:
-		}
-		for _, local := range []uint16{15500, 16000 + port%1000} {
-			if err := asksOnce(d, local); err != nil {
-				return err
-			}
-		}
-	}
 }

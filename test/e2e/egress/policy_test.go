@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,19 +12,6 @@ import (
 	"github.com/selvage/selvage/test/e2e/harness"
 	"github.com/selvage/selvage/test/pkttest"
 )
-
-// asksOnce sends a datagram from a local port and waits for an answer, briefly: it may come or not.
-func asksOnce(d harness.Direction, local uint16) error {
-	conn, err := harness.DialFrom(d.From, "udp", local, netip.AddrPortFrom(d.Addr, harness.MirrorPort))
-	if err != nil {
-		return err
-	}
-	defer harness.CloseNow(conn)
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Millisecond))
-	_, _ = conn.Write([]byte("question")) // an error of ICMP may be waiting, which is fine
-	_, _ = conn.Read(make([]byte, 100))
-	return nil
-}
 
 // whoHas are the MAC addresses that answer a question for an address at the wan.
 func whoHas(n *harness.EgressNet, addr netip.Addr) (macs []string, err error) {
@@ -100,7 +86,7 @@ func TestEgressPolicies(t *testing.T) {
 	n.Transfers(2_000_000, harness.Ways(n.Red1, n.Red2)...)
 	for _, from := range []string{"{labels: {app: web}}", `10.0.0.0/31, "fd00::/127"`} {
 		n.Rewrite("edge1", "{port: r0}", from)
-		n.Fact("nothing is wrong with the policy", func() error { return problemFree(n.Hub.Network, "edge1") })
+		n.NoProblems("edge1")
 		check(true)
 		n.Rewrite("edge1", from, "{port: r0}")
 	}
@@ -121,15 +107,6 @@ func secondPool(family int) []netip.Addr {
 		return []netip.Addr{netip.MustParseAddr("198.51.100.30")}
 	}
 	return []netip.Addr{netip.MustParseAddr("2001:db8:51::30")}
-}
-
-// problemFree is nil when an edge says that nothing is wrong.
-func problemFree(n *harness.Network, host string) error {
-	status, err := n.Ask(host).Status(n.Ctx)
-	if err == nil && len(status.Problems) > 0 {
-		err = fmt.Errorf("problems %q", status.Problems)
-	}
-	return err
 }
 
 // sockets asks a mirror from so many UDP sockets of a guest at once, and returns what they are;
@@ -157,170 +134,4 @@ func sockets(n *harness.EgressNet, from harness.Guest, to netip.AddrPort, count 
 		}
 	}
 	return seen
-}
-
-// Ports run out: another address of the pool serves, then nobody, and it is said why. Another
-// destination has all of them again.
-func TestEgressExhaustion(t *testing.T) {
-	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, ports: 2000-2003"}})
-	defer n.DumpOnFailure()
-	n.Up()
-	n.Mirror(n.Out)
-	for _, family := range []int{4, 6} {
-		for _, port := range []uint16{harness.MirrorPort, harness.MirrorPort + 1} {
-			to := netip.AddrPortFrom(harness.OutsideAddr(family), port)
-			n.Once(fmt.Sprintf("eight sockets are served at %s, and no more", to), func() error {
-				seen := sockets(n, n.Red1, to, 10)
-				distinct, addrs := map[netip.AddrPort]bool{}, map[netip.Addr]bool{}
-				for _, as := range seen {
-					distinct[as], addrs[as.Addr()] = true, true
-					if as.Port() < 2000 || as.Port() > 2003 {
-						return fmt.Errorf("one is %s", as)
-					}
-				}
-				if len(seen) != 8 || len(distinct) != 8 || len(addrs) != 2 {
-					return fmt.Errorf("they are %v", seen)
-				}
-				return nil
-			})
-		}
-	}
-	n.Once("it is said why", func() error {
-		drops, err := n.Drops("edge2")
-		if err == nil && drops["nat-exhausted"] != 8 {
-			err = fmt.Errorf("%v", drops)
-		}
-		return err
-	})
-	n.HeldTogether()
-}
-
-// A source has as many sessions as it may have, and no other feels it.
-func TestEgressLimit(t *testing.T) {
-	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, limit: 5, addressPooling: arbitrary"}})
-	defer n.DumpOnFailure()
-	n.Up() // a ping each
-	n.Mirror(n.Out)
-	for _, g := range []harness.Guest{n.Red1, n.Red2} {
-		n.Once(g.Name+" has three sockets served beside two pings", func() error {
-			if seen := sockets(n, g, netip.AddrPortFrom(harness.Outside4, harness.MirrorPort), 6); len(seen) < 3 || len(seen) > 4 {
-				return fmt.Errorf("they are %v", seen)
-			}
-			return nil
-		})
-	}
-	n.Fact("it is said why", func() error {
-		drops, err := n.Drops("edge2")
-		if err == nil && drops["nat-limit"] < 4 {
-			err = fmt.Errorf("%v", drops)
-		}
-		return err
-	})
-	n.HeldTogether()
-}
-
-// Connections of one source take different addresses where the policy says so.
-func TestEgressSpread(t *testing.T) {
-	t.Parallel()
-	n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, addressPooling: arbitrary"}})
-	defer n.DumpOnFailure()
-	n.Up()
-	n.Mirror(n.Out)
-	for _, family := range []int{4, 6} {
-		n.Once("both addresses of the pool are used", func() error {
-			count := map[netip.Addr]int{}
-			for _, as := range sockets(n, n.Red1, netip.AddrPortFrom(harness.OutsideAddr(family), harness.MirrorPort), 40) {
-				count[as.Addr()]++
-			}
-			if pool := harness.PoolOf(family); count[pool[0]] < 5 || count[pool[1]] < 5 {
-				return fmt.Errorf("%v", count)
-			}
-			return nil
-		})
-	}
-	n.HeldTogether()
-}
-
-// What a socket is to one destination it is to all, and who may answer it.
-func TestEgressMappings(t *testing.T) {
-	for _, c := range []struct {
-		options string
-		open    bool
-	}{{"mapping: endpoint-independent", false}, {"mapping: endpoint-independent, filtering: endpoint-independent", true}} {
-		t.Run(c.options, func(t *testing.T) {
-			t.Parallel()
-			n := harness.NewEgressNet(t, harness.EgressOptions{Policies: []string{"name: web, vni: 9001, ports: 2000-2999, " + c.options}})
-			defer n.DumpOnFailure()
-			n.Up()
-			n.Mirror(n.Out)
-			for _, family := range []int{4, 6} {
-				maps(n, family, c.open)
-			}
-			n.HeldTogether()
-		})
-	}
-}
-
-// maps has sockets with the same port at two guests, which the range does not contain, talk to all.
-func maps(n *harness.EgressNet, family int, open bool) {
-	n.T.Helper()
-	other := map[int]netip.Addr{4: netip.MustParseAddr("203.0.113.9"), 6: netip.MustParseAddr("2001:db8:cafe::9")}[family]
-	for _, g := range []harness.Guest{n.Red1, n.Red2} {
-		var was netip.AddrPort
-		n.Once(g.Name+"'s socket is the same to all", func() error {
-			for _, to := range []netip.Addr{harness.OutsideAddr(family), other} {
-				for port := uint16(harness.MirrorPort); port <= harness.MirrorPort+1; port++ {
-					as, err := harness.Mirrored(g.Host, "udp", 47000, netip.AddrPortFrom(to, port))
-					if err != nil {
-						return err
-					}
-					if was.IsValid() && as != was {
-						return fmt.Errorf("it was %s, and is %s", was, as)
-					}
-					was = as
-				}
-			}
-			return nil
-		})
-		n.Once(fmt.Sprintf("a stranger reaches it: %t", open), func() error {
-			err := strangerReaches(n, g, was)
-			if !open && err == nil {
-				return errors.New("it does")
-			}
-			if open {
-				return err
-			}
-			return nil
-		})
-	}
-}
-
-// strangerReaches is nil when a datagram of the far host to a mapping arrives at the guest's port.
-func strangerReaches(n *harness.EgressNet, g harness.Guest, mapping netip.AddrPort) error {
-	var conn *net.UDPConn
-	err := g.Do(func() (err error) {
-		conn, err = net.ListenUDP("udp", &net.UDPAddr{Port: 47000})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer harness.CloseNow(conn)
-	stranger, err := harness.DialUDP(n.Far, net.UDPAddrFromAddrPort(mapping))
-	if err != nil {
-		return err
-	}
-	defer stranger.Close()
-	if _, err := stranger.Write([]byte("hello")); err != nil {
-		return err
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(2 * harness.QuietTime))
-	b := make([]byte, 100)
-	size, from, err := conn.ReadFromUDPAddrPort(b)
-	if err == nil && (string(b[:size]) != "hello" || from.Addr().Unmap() != harness.FarAddr(map[bool]int{true: 4, false: 6}[mapping.Addr().Is4()])) {
-		err = fmt.Errorf("%q from %s", b[:size], from)
-	}
-	return err
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/test/e2e/harness"
 )
 
@@ -120,43 +119,4 @@ func hostsOwn(n *harness.EgressNet) {
 	// The kernel reports the groups of its address, too (MLDv2, RFC 3810 section 5.2.14).
 	both := append(uplinkAddresses(2), "src host "+own[4].Addr().String(), "src host "+own[6].Addr().String(), "dst host ff02::16")
 	n.Untranslated = n.WatchLeaks(harness.LeakFilterOf(both, both), "g2")
-}
-
-// All gateways of an active-active group have sources, each with its own address; one that drains keeps its connections.
-func TestEgressUplinkAddressShared(t *testing.T) {
-	t.Parallel()
-	n, leaks := newUplinkNet(t, harness.EgressOptions{Mode: "active-active"})
-	defer n.DumpOnFailure()
-	for i, h := range n.Hosts {
-		n.Start(h, dut.EdgeName(h), n.Text(i+1))
-	}
-	n.Serving(2, 3)
-	n.Reached(n.Red1, n.Red2)
-	n.Fact("both gateways have sources", func() error {
-		info, err := n.Ask("edge1").Egress().Info(n.Ctx)
-		if err != nil {
-			return err
-		}
-		for _, s := range info.Policies[0].Sources {
-			if !s.Gateway.IsValid() || s.Share < 0.1 || s.Share > 0.9 {
-				return fmt.Errorf("%s has %.2f of %s", s.Gateway, s.Share, s.Family)
-			}
-		}
-		if len(info.Policies[0].Sources) != 4 {
-			return fmt.Errorf("%+v", info.Policies[0].Sources)
-		}
-		return nil
-	})
-	n.Serve(harness.Guest{Host: n.Out}, harness.PortAllowed)
-	n.Mirror(n.Out)
-	streams := []*harness.Stream{n.StartStream(n.Outward(n.Red1, 4)), n.StartStream(n.Outward(n.Red2, 4)), n.StartStream(n.Outward(n.Red1, 6)), n.StartStream(n.Outward(n.Red2, 6))}
-	n.GoOn(streams)
-	_, err := n.Command(2, "egress", "drain")
-	n.Must(err)
-	seenAs(n, 3, "while edge2 drains")
-	n.GoOn(streams)
-	stayed(n, streams)
-	n.LostNothing(streams)
-	n.HeldTogether()
-	leaks.None(n.Network)
 }

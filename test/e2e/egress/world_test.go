@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,4 +25,13 @@ func translatedBy(n *harness.EgressNet, number int, addrs ...netip.Addr) {
 			return nil
 		})
 	}
+}
+
+// answers asks an edge of a number for a document.
+func answers[T any](n *harness.Hub, number int, command ...string) (d T, err error) {
+	text, err := n.Command(number, append(command, "-o", "json")...)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &d)
+	}
+	return d, err
 }

@@ -242,7 +242,7 @@ func (n *EgressNet) Text(number int) string {
 		}
 	}
 	names[number-1] = dut.EdgeName(n.Hosts[number-1])
-	b.WriteString(n.O.EgressText(names[1:], number > 1) + n.O.Firewall)
+	b.WriteString(n.O.egressText(names[1:], number > 1) + n.O.Firewall)
 	if number == 1 {
 		b.WriteString(n.O.Sources())
 	} else {
@@ -251,8 +251,8 @@ func (n *EgressNet) Text(number int) string {
 	return b.String()
 }
 
-// EgressText is spec.egress.
-func (o EgressOptions) EgressText(members []string, gateway bool) string {
+// egressText is spec.egress.
+func (o EgressOptions) egressText(members []string, gateway bool) string {
 	var b strings.Builder
 	replication := ""
 	if o.Replication {
