@@ -1,9 +1,8 @@
 // Bgploadgen is many edges at once: it tells one BGP neighbour of their hosts and prefixes, and
 // answers for none of them. The end-to-end tests see by it what a large fabric costs an edge.
 //
-// It does what its standard input says, and writes a line when that was told: "announce",
-// "trickle" (the hosts, one every 50 ms), "move" (each host is behind the next edge, its sequence one higher), "churn" (a thousand
-// hosts of them do so each second, for five), "withdraw".
+// It does what its standard input says, and writes a line when that was told: "announce", "move" (each host is behind
+// the next edge, its sequence one higher), "churn" (a thousand hosts of them do so each second, for five), "withdraw".
 package main
 
 import (
@@ -27,7 +26,6 @@ type load struct {
 	as                     uint
 	local, neighbour, peer netip.Addr // peer is the first edge
 	peers, hosts, prefixes int        // of each edge
-	routers                int        // MAC addresses of each edge's router, so many next hops
 	vni, l3                uint
 	hold                   time.Duration
 
@@ -44,7 +42,6 @@ func main() {
 	flag.IntVar(&c.peers, "peers", 100, "number of edges")
 	flag.IntVar(&c.hosts, "hosts", 1000, "hosts of each edge")
 	flag.IntVar(&c.prefixes, "prefixes", 100, "prefixes of each edge")
-	flag.IntVar(&c.routers, "routers", 1, "MAC addresses of the routers of each edge")
 	flag.UintVar(&c.vni, "vni", 100, "VNI of the hosts' segment")
 	flag.UintVar(&c.l3, "l3vni", 5000, "VNI between routers, for prefixes")
 	flag.DurationVar(&c.hold, "hold", 90*time.Second, "hold time")
@@ -78,8 +75,6 @@ func (c *load) do(what string) error {
 	switch what {
 	case "announce":
 		return c.session.announce(append(c.macs(0, len(c.moves)), c.networks()...))
-	case "trickle":
-		return c.trickle()
 	case "move":
 		return c.move(0, len(c.moves))
 	case "churn":
@@ -87,7 +82,7 @@ func (c *load) do(what string) error {
 	case "withdraw":
 		return c.session.withdraw(append(c.macs(0, len(c.moves)), c.networks()...))
 	}
-	return fmt.Errorf("%q is not announce, trickle, move, churn or withdraw", what)
+	return fmt.Errorf("%q is not announce, move, churn or withdraw", what)
 }
 
 // move has hosts, by their first index and the one after the last, behind the next edge.
@@ -97,18 +92,6 @@ func (c *load) move(from, to int) error {
 		c.moves[i]++
 	}
 	return errors.Join(c.session.announce(c.macs(from, to)), c.session.withdraw(left))
-}
-
-func (c *load) trickle() error {
-	pace := time.NewTicker(50 * time.Millisecond)
-	defer pace.Stop()
-	for i := range c.moves {
-		if err := c.session.announce(c.macs(i, i+1)); err != nil {
-			return err
-		}
-		<-pace.C
-	}
-	return nil
 }
 
 func (c *load) churn(long time.Duration) error {
@@ -161,8 +144,7 @@ func (c *load) networks() []evpn.Route {
 	for p := range c.peers {
 		for i := range c.prefixes {
 			r := c.route(p, c.l3)
-			router := i % c.routers
-			r.Type, r.RouterMAC = evpn.Prefix, overlay.MAC{2, 0xcc, 1, byte(router >> 8), byte(router), byte(p)}
+			r.Type, r.RouterMAC = evpn.Prefix, overlay.MAC{2, 0xcc, 1, 0, 0, byte(p)}
 			var addr [4]byte
 			binary.BigEndian.PutUint32(addr[:], firstPrefix+uint32(p*c.prefixes+i))
 			r.Prefix = netip.PrefixFrom(netip.AddrFrom4(addr), 32)

@@ -52,33 +52,14 @@ func (n *fabric) tellsOf(command string, lines ...string) {
 	})
 }
 
-// Everything that docs/guide/evpn.md shows, while a fabric works and after somebody dug a hole.
-func TestEVPNCommands(t *testing.T) {
-	t.Parallel()
-	n := newIRB(t, 5000)
-	defer n.dumpOnFailure()
-	n.StopCaptures()
-	n.speak(n.all()...)
-	n.knows(1, n.guests["red2"], 2)
-	n.hasAddresses(1, n.guests["red2"], 2)
-	n.prefixesKnown()
-	n.Pings(harness.Ways(n.guests["green1"], n.guests["blue2"])...)
-	t.Run("BGP", func(t *testing.T) { n.sub(t).commandBGP() })
-	t.Run("Prove", func(t *testing.T) { n.sub(t).commandProve() })
-}
-
+// commandBGP and commandProve are all that docs/guide/evpn.md shows, while a fabric works and after somebody dug a hole.
 func (n *fabric) commandBGP() {
 	n.T.Helper()
 	n.tellsOf("bgp", "AS 65000, router ID 192.0.2.1", "rr1 192.0.2.201 65000 established ")
-	n.tellsOf("bgp neighbours", "rr1 192.0.2.201 65000 established ")
 	n.tellsOf("bgp neighbours rr1", "rr1, 192.0.2.201, AS 65000", "hold 9.0s, keepalive 3.0s")
 	n.tellsOf("bgp routes", "multicast - 192.0.2.2 100 192.0.2.2 rr1", "prefix - 10.1.0.0/24 5000 192.0.2.2 rr1", "mac 02:00:00:00:00:01 - 100 192.0.2.1 self")
 	n.tellsOf("bgp routes --unused -o wide", "02:00:5e:00:01:01 10.0.0.254", "it is the gateway, which is here too")
-	n.tellsOf("bgp routes --type mac --segment red -o wide", "02:00:00:00:00:02", "65000:100")
-	n.tellsOf("bgp moves", "AT WHAT SEGMENT MAC ADDRESS REMOTE DETAIL")
 	n.tellsOf("fdb --origin bgp", "02:00:00:00:00:02 - 192.0.2.2 ")
-	n.tellsOf("neighbors --origin bgp", "10.0.0.2 02:00:00:00:00:02 - 192.0.2.2 ")
-	n.tellsOf("routes --origin bgp", "10.1.0.0/24 ")
 	n.Once("a MAC address that is not frozen cannot be thawed, and the command says so", func() error {
 		if _, err := n.tells(1, "bgp", "thaw", "red", "02:00:00:00:00:02"); err == nil || !strings.Contains(err.Error(), "frozen") {
 			return fmt.Errorf("it says %w", err)
@@ -96,17 +77,6 @@ func (n *fabric) commandProve() {
 	n.tellsOf("prove", "192.0.2.2 ", "192.0.2.3 ", "proven")
 	n.tellsOf("prove red", "proven 8/8")
 	n.tellsOf("prove 10.1.0.0/24 --timeout 1s", "proven 8/8")
-	n.Once("everything is proven, in JSON", func() error {
-		text, err := n.tells(1, "prove", "-o", "json")
-		var info api.ProveInfo
-		if err == nil {
-			err = json.Unmarshal([]byte(text), &info)
-		}
-		if err == nil && (info.Tally.Proven < 4 || info.Tally.Proven != len(info.Proofs)) {
-			err = errors.New(text)
-		}
-		return err
-	})
 	_, err := n.Switch.Output(n.Ctx, "nft", "table bridge hole { chain forward { type filter hook forward priority 0; ip daddr 192.0.2.2 udp dport 4789 drop; }; }")
 	n.Must(err)
 	n.Once("nothing of edge2 comes back", func() error {

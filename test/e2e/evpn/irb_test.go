@@ -14,7 +14,6 @@ import (
 	"github.com/selvage/selvage/lab/dut/evpn"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 const irbPicture = `
@@ -29,14 +28,14 @@ const irbPicture = `
          mobile: behind edge2 at first, then behind edge1, edge3 and edge2`
 
 // newIRB is three edges, one of them not ours, with three segments.
-func newIRB(t *testing.T, l3 uint32) *fabric {
+func newIRB(t *testing.T) *fabric {
 	t.Helper()
 	// Of addresses that a router has for itself, only its edge's proofs come from.
 	loopbacks := func(number int, config string) string {
 		return strings.Replace(config, "    l3: {", fmt.Sprintf("    loopbacks: [10.255.0.%d, \"fd00:ffff::%[1]d\"]\n    l3: {", number), 1)
 	}
 	n := newFabric(t, irbPicture, fabricOptions{edges: "sks", change: loopbacks, Options: evpn.Options{
-		L3VNI:    l3,
+		L3VNI:    5000,
 		Segments: []evpn.Segment{{Name: "red", Gateway: true}, {Name: "blue", Gateway: true}, {Name: "green", Gateway: true}},
 		Guests: []evpn.GuestOptions{
 			{Name: "green1", Segment: 2, Number: 1, Edges: []int{0}},
@@ -57,34 +56,31 @@ func newIRB(t *testing.T, l3 uint32) *fabric {
 // behind is where guests are, by the number of the edge.
 var behind = map[string]int{"red1": 1, "red2": 2, "red3": 3, "mobile": 2, "blue2": 2, "blue3": 3, "green1": 1}
 
-// Both ways of routing between segments, with Linux and FRR as one of three edges.
+// Symmetric routing between segments, with Linux and FRR as one of three edges; TestEVPNMobility has gateways of one.
 func TestEVPNRouting(t *testing.T) {
-	for _, c := range []struct {
+	t.Parallel()
+	n := newIRB(t)
+	defer n.dumpOnFailure()
+	n.speak(n.all()...)
+	n.hostsKnown()
+	n.prefixesKnown()
+	n.everyWay()
+	n.StopCaptures()
+	n.NoProblems("edge1")
+	n.NoProblems("edge3")
+	for _, d := range append(harness.Ways(n.guests["green1"], n.guests["blue2"]), harness.Ways(n.guests["red1"], n.guests["red2"])...) {
+		n.Once("TCP from "+d.Name, func() error { return harness.Transfer(d, 2_000_000) })
+	}
+	for _, step := range []struct {
 		name string
-		l3   uint32
-	}{{"Symmetric", 5000}, {"Asymmetric", 0}} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			n := newIRB(t, c.l3)
-			defer n.dumpOnFailure()
-			n.speak(n.all()...)
-			n.hostsKnown()
-			if c.l3 != 0 {
-				n.prefixesKnown()
-			}
-			n.everyWay()
-			n.StopCaptures()
-			n.NoProblems("edge1")
-			n.NoProblems("edge3")
-			for _, d := range append(harness.Ways(n.guests["green1"], n.guests["blue2"]), harness.Ways(n.guests["red1"], n.guests["red2"])...) {
-				n.Once("TCP from "+d.Name, func() error { return harness.Transfer(d, 2_000_000) })
-			}
-			if c.l3 != 0 {
-				t.Run("Claim", func(t *testing.T) { n.sub(t).claim() })
-			}
-			t.Run("Move", func(t *testing.T) { n.sub(t).moveThere() })
-			t.Run("Withdraw", func(t *testing.T) { n.sub(t).withdraw() })
-		})
+		do   func(*fabric)
+	}{
+		{"BGP", (*fabric).commandBGP}, {"Prove", (*fabric).commandProve}, {"Claim", (*fabric).claim},
+		{"Move", (*fabric).moveThere}, {"Withdraw", (*fabric).withdraw},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.do(n.sub(t)) }) {
+			return
+		}
 	}
 }
 
@@ -255,49 +251,48 @@ func oneEach() []evpn.GuestOptions {
 	return []evpn.GuestOptions{{Name: "red1", Number: 1, Edges: []int{0}}, {Name: "red2", Number: 2, Edges: []int{1}}}
 }
 
-// One segment without a gateway, fed over sessions of either family, which are protected.
-// Everything that is said decodes.
+// One segment without a gateway, fed over a session of IPv6 that is protected by a password and by its TTL. Everything
+// that is said decodes. Without the password there is no session.
 func TestEVPNBridged(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		o     evpn.Options
-		flood bool
-	}{
-		{"SessionsIPv4MD5", evpn.Options{Password: "between-us"}, false},
-		{"SessionsIPv6MD5", evpn.Options{SessionFamily: 6, Password: "between-us"}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.name == "SessionsIPv4MD5" {
-				tier.Long(t, "TestEVPNBridged/SessionsIPv6MD5; over IPv4 TestEVPNSecurity")
-			}
-			t.Parallel()
-			c.o.Guests = oneEach()
-			n := newFabric(t, onePicture, fabricOptions{edges: "sk", Options: c.o, kernel: evpn.Kernel{Flood: c.flood}})
-			defer n.dumpOnFailure()
-			n.StopCaptures()
-			n.Finished(topo.EndName, n.guests["red1"].Host, n.guests["red2"].Host)
-			n.Finished(topo.UnderlayName, n.edge(1).Host, n.edge(2).Host, n.Reflectors[0].Host)
-			stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
-			n.Must(err)
-			n.up()
-			n.speak(n.all()...)
-			n.knows(1, n.guests["red2"], 2)
-			n.knows(2, n.guests["red1"], 1)
-			n.everyWay()
-			n.resets()
-			n.session(n.Reflectors[0].Addr)
-			n.knows(1, n.guests["red2"], 2)
-			n.everyWay()
-			for _, d := range harness.Ways(n.guests["red1"], n.guests["red2"]) {
-				n.Once("TCP from "+d.Name, func() error { return harness.Transfer(d, 200_000) })
-			}
-			n.NoDrops("no-member") // what was flooded before anybody was known
-			n.Must(stop())
-			n.decodesBGP(filepath.Join(n.Dir, "rr1-u0.pcap"))
-			n.Faultless(filepath.Join(n.Dir, "edge2-u0.pcap"))
-			n.Sees(filepath.Join(n.Dir, "edge2-u0.pcap"), 20, "vxlan.vni == 100")
-		})
+	t.Parallel()
+	n := newFabric(t, onePicture, fabricOptions{edges: "sk", kernel: evpn.Kernel{Flood: true}, Options: evpn.Options{
+		Guests: oneEach(), SessionFamily: 6, Password: "between-us", TTLSecurity: true,
+	}})
+	defer n.dumpOnFailure()
+	n.StopCaptures()
+	n.Finished(topo.EndName, n.guests["red1"].Host, n.guests["red2"].Host)
+	n.Finished(topo.UnderlayName, n.edge(1).Host, n.edge(2).Host, n.Reflectors[0].Host)
+	stop, err := n.Topo.Capture(n.Ctx, n.Dir, topo.CaptureOptions{})
+	n.Must(err)
+	n.up()
+	n.speak(n.all()...)
+	n.knows(1, n.guests["red2"], 2)
+	n.knows(2, n.guests["red1"], 1)
+	n.everyWay()
+	n.resets()
+	n.session(n.Reflectors[0].Addr)
+	n.knows(1, n.guests["red2"], 2)
+	n.everyWay()
+	for _, d := range harness.Ways(n.guests["red1"], n.guests["red2"]) {
+		n.Once("TCP from "+d.Name, func() error { return harness.Transfer(d, 200_000) })
 	}
+	n.NoDrops("no-member") // what was flooded before anybody was known
+	n.Must(stop())
+	n.decodesBGP(filepath.Join(n.Dir, "rr1-u0.pcap"))
+	n.Faultless(filepath.Join(n.Dir, "edge2-u0.pcap"))
+	n.Sees(filepath.Join(n.Dir, "edge2-u0.pcap"), 20, "vxlan.vni == 100")
+
+	n.rewritten(1, "between-us", "another-one")
+	n.Fact("no session comes up without the password, and the edge says what may be wrong", func() error {
+		bgp, err := n.api(1).BGP().Info(n.Ctx)
+		if err == nil && (bgp.Neighbours[0].State == "established" || bgp.Neighbours[0].Why == "") {
+			err = fmt.Errorf("%+v", bgp.Neighbours[0])
+		}
+		return err
+	})
+	n.rewritten(1, "another-one", "between-us")
+	n.up()
+	n.everyWay()
 }
 
 // resets of the session with the reflector: softly the edge says all again, else both do.
@@ -375,29 +370,4 @@ func (n *fabric) meshUp() {
 		n.multicast(number, 3-number)
 		n.Resolved(n.edge(number).Name)
 	}
-}
-
-// Tunnel endpoints of IPv6: both edges are ours and speak with each other, for FRR has none
-// before 10.6, and ends sessions with a reflector's client that has.
-func TestEVPNUnderlayIPv6(t *testing.T) {
-	t.Parallel()
-	n := newFabric(t, meshPicture, fabricOptions{
-		edges: "ss",
-		Options: evpn.Options{
-			Family: 6, L3VNI: 5000, Segments: []evpn.Segment{{Name: "red", Gateway: true}, {Name: "blue", Gateway: true}},
-			Guests: append(oneEach(), evpn.GuestOptions{Name: "blue2", Segment: 1, Number: 2, Edges: []int{1}}),
-		},
-		change: meshed,
-	})
-	defer n.dumpOnFailure()
-	n.meshUp()
-	n.speak(n.all()...)
-	n.knows(1, n.guests["red2"], 2)
-	n.knows(2, n.guests["red1"], 1)
-	for _, prefix := range []string{"10.1.0.0/24", "fd00:1::/64"} {
-		n.hasPrefix(1, netip.MustParsePrefix(prefix), 2)
-	}
-	n.everyWay()
-	n.Transfers(2_000_000, harness.Ways(n.guests["red1"], n.guests["blue2"])...)
-	n.NoDrops("no-neighbour", "no-member", "unknown-remote") // one edge may know the other before it is known
 }

@@ -1,21 +1,14 @@
 package evpn
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/await"
@@ -49,21 +42,13 @@ func newCrowded(t *testing.T, more string) *fabric {
 		}})
 }
 
-// A hundred edges' routes while guests talk. SELVAGE_EVPN_ROUTES is how many hosts they have
-// (a tenth as many prefixes on top): 2,000, in make test-long 10,000, unless it says more, as in
-// 100000.
+// A hundred edges' routes while guests talk: 2,000 hosts and a tenth as many prefixes, ten times that in make test-long.
 func TestEVPNScale(t *testing.T) {
 	t.Parallel()
 	const peers = 100
 	hosts := 2_000
 	if tier.IsLong() {
-		hosts = 10_000
-	}
-	if want := os.Getenv("SELVAGE_EVPN_ROUTES"); want != "" {
-		var err error
-		if hosts, err = strconv.Atoi(want); err != nil || hosts%(10*peers) != 0 {
-			t.Fatalf("SELVAGE_EVPN_ROUTES=%s: not a number of whole thousands", want)
-		}
+		hosts = 20_000
 	}
 	prefixes := hosts / 10
 	n := newCrowded(t, fmt.Sprintf("  fdb: {size: %d}\n", 2*hosts+1024))
@@ -73,7 +58,7 @@ func TestEVPNScale(t *testing.T) {
 	n.speak(n.all()...)
 	n.knows(1, n.guests["red2"], 2)
 	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
-	c := n.crowd(peers, hosts/peers, prefixes/peers, 1)
+	c := n.crowd(peers, hosts/peers, prefixes/peers)
 	pid := n.edge(1).Edge.Command.PID()
 	before := n.memory(pid)
 	streams := n.between("red1", "red2")
@@ -93,12 +78,6 @@ func TestEVPNScale(t *testing.T) {
 	n.GoOn(streams)
 	n.undisturbed(c)
 	n.LostNothing(streams)
-	if os.Getenv("SELVAGE_EVPN_CHURN") != "" {
-		n.costOfChurn(c)
-	}
-	if bgp, err := n.api(1).BGP().Info(n.Ctx); err == nil {
-		t.Logf("convergence as the edge has it: %+v", bgp.Convergence)
-	}
 
 	streams = n.between("red1", "red2")
 	began = time.Now()
@@ -108,130 +87,6 @@ func TestEVPNScale(t *testing.T) {
 	n.GoOn(streams)
 	n.LostNothing(streams)
 	n.Pings(harness.Ways(n.guests["red1"], n.guests["red2"])...)
-}
-
-// One update at a time, from its receipt to the map: of hosts behind an edge that is known, and of hosts that make theirs known.
-func TestEVPNUpdates(t *testing.T) {
-	tier.Long(t, "internal/bgp, and TestEVPNScale")
-	for _, c := range []struct {
-		name         string
-		peers, hosts int
-	}{{"known", 1, 1000}, {"remotes", 100, 1}} {
-		t.Run(c.name, func(t *testing.T) {
-			n := newCrowded(t, "")
-			defer n.dumpOnFailure()
-			n.StopCaptures()
-			n.up()
-			before, err := n.api(1).BGP().Info(n.Ctx)
-			n.Must(err)
-			load := n.crowd(c.peers, c.hosts, 0, 1)
-			load.Do("trickle")
-			n.scaled("uses all routes", c.peers*c.hosts, 0)
-			bgp, err := n.api(1).BGP().Info(n.Ctx)
-			n.Must(err)
-			t.Logf("%d updates: %+v; before, %+v", c.peers*c.hosts, bgp.Convergence, before.Convergence)
-		})
-	}
-}
-
-// Another edge tells of 300,000 prefixes by 5,000 next hops, more than the tables hold. The edge goes on
-// with what it is told to do: it removes a port and adds it again, guests talk, and it says what is left out.
-func TestEVPNBeyondTables(t *testing.T) {
-	tier.Long(t, "internal/datapath TestMoreThanTheTablesHold")
-	const peers, prefixes, routers = 100, 300_000, 5_000
-	n := newCrowded(t, "")
-	defer n.dumpOnFailure()
-	n.StopCaptures()
-	n.up()
-	n.speak(n.all()...)
-	n.knows(1, n.guests["red2"], 2)
-	e := n.edge(1).Edge
-	c := n.crowd(peers, 1, prefixes/peers, routers/peers)
-	streams := n.between("red1", "red2")
-	began := time.Now()
-	c.Do("announce")
-	n.within("edge1 says what it leaves out", func() error {
-		return n.problem(1, "the table of 4095 next hops has no room")
-	})
-	n.within("edge1 has heard all of them", func() error {
-		status, err := n.api(1).Status(n.Ctx)
-		if err == nil && status.BGP.Used+status.BGP.Unused < prefixes {
-			err = fmt.Errorf("%+v", status.BGP)
-		}
-		return err
-	})
-	t.Logf("%d prefixes by %d next hops: heard, and in the maps as far as they fit, after %s; memory (RSS) %d MiB", prefixes, routers,
-		time.Since(began).Round(time.Millisecond), n.memory(e.Command.PID())>>20)
-
-	text, err := os.ReadFile(e.Config)
-	n.Must(err)
-	lines := strings.SplitAfter(string(text), "\n")
-	without := strings.Join(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.Contains(line, "name: lonely") }), "")
-	for _, config := range []string{without, string(text), without} {
-		began = time.Now()
-		want := strings.Contains(config, "name: lonely")
-		n.Must(os.WriteFile(e.Config, []byte(config), 0o644))
-		n.Must(unix.Kill(e.Command.PID(), unix.SIGHUP))
-		n.Must(await.Within(n.Ctx, time.Minute, fmt.Sprintf("the port of lonely to have a program: %t", want), func() error { return n.hasProgram("lonely", want) }))
-		t.Logf("port of lonely wanted: %t, so after %s", want, time.Since(began).Round(time.Millisecond))
-	}
-	n.GoOn(streams)
-	began = time.Now()
-	c.Do("withdraw")
-	n.scaled("has forgotten them", 0, 0)
-	t.Logf("withdrawn: after %s", time.Since(began).Round(time.Millisecond))
-	n.within("edge1 has nothing to complain about", func() error {
-		status, err := n.api(1).Status(n.Ctx)
-		if err == nil && len(status.Problems) > 0 {
-			err = fmt.Errorf("%v", status.Problems)
-		}
-		return err
-	})
-	n.GoOn(streams)
-	n.LostNothing(streams)
-}
-
-// within waits for what takes as long as many routes do. It asks the edge once a second, so that counting them for
-// the answer is not what it does all the time.
-func (n *fabric) within(what string, try func() error) {
-	n.T.Helper()
-	pace := time.NewTicker(time.Second)
-	defer pace.Stop()
-	err := try()
-	for end := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(end); err = try() {
-		<-pace.C
-	}
-	if err != nil {
-		n.Fail(what, err)
-	}
-}
-
-// hasProgram wants an interface of edge1 to have a program, or none.
-func (n *fabric) hasProgram(name string, want bool) error {
-	h := n.edge(1).Host
-	index, err := h.Index(name)
-	if err != nil {
-		return err
-	}
-	return h.Do(func() error {
-		found, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: ebpf.AttachTCXIngress})
-		if err == nil && (len(found.Programs) > 0) != want {
-			err = fmt.Errorf("%d programs", len(found.Programs))
-		}
-		return err
-	})
-}
-
-// problem wants an edge to say all of this.
-func (n *fabric) problem(number int, want ...string) error {
-	status, err := n.api(number).Status(n.Ctx)
-	said := fmt.Sprintf("%v", status.Problems)
-	for _, w := range want {
-		if err == nil && !strings.Contains(said, w) {
-			err = fmt.Errorf("%s, want %q", said, w)
-		}
-	}
-	return err
 }
 
 // undisturbed is the fact that flows keep their decisions while a thousand hosts a second move
@@ -253,86 +108,13 @@ func (n *fabric) undisturbed(c *harness.BGPLoad) {
 	})
 }
 
-// costOfChurn logs throughput and round trips of guests, without and with a thousand hosts a
-// second that move in another segment, in turn (A B B A).
-func (n *fabric) costOfChurn(c *harness.BGPLoad) {
-	n.T.Helper()
-	for i, churns := range []bool{false, true, true, false, false, true, true, false} {
-		if churns {
-			c.Ask("churn")
-		}
-		rate, trip, err := n.speed(harness.Way(n.guests["red1"], n.guests["red2"], 4))
-		n.Must(err)
-		n.T.Logf("run %d, moves elsewhere %t: TCP %.2f Gbit/s, round trip p50 %s", i+1, churns, rate/1e9, trip)
-		if churns {
-			c.Await("churn")
-		}
-	}
-}
-
-// speed is what one TCP connection carries, in bits a second, and the median of round trips of
-// a small datagram.
-func (n *fabric) speed(d harness.Direction) (rate float64, trip time.Duration, err error) {
-	const trips = 10_000
-	if rate, err = n.iperf(d); err != nil {
-		return 0, 0, err
-	}
-	server, err := harness.ListenUDP(d.To, d.Addr)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer server.Close()
-	go harness.EchoDatagrams(server)
-	client, err := harness.DialUDP(d.From, server.LocalAddr())
-	if err != nil {
-		return 0, 0, err
-	}
-	defer client.Close()
-	all := make([]time.Duration, trips)
-	for i := range all {
-		began := time.Now()
-		if err := harness.EchoOne(client, []byte("a small datagram"), time.Second); err != nil {
-			return 0, 0, err
-		}
-		all[i] = time.Since(began)
-	}
-	slices.Sort(all)
-	return rate, all[trips/2], nil
-}
-
-// iperf is what one TCP connection carries for two seconds, in bits a second.
-func (n *fabric) iperf(d harness.Direction) (float64, error) {
-	const port = 5201
-	server := d.To.Command(n.Ctx, "iperf3", "-s", "-1")
-	server.Log = filepath.Join(n.Topo.Dir, "iperf3.log")
-	if err := server.Start(); err != nil {
-		return 0, err
-	}
-	defer server.Kill()
-	if err := d.To.AwaitListen(n.Ctx, "tcp", port); err != nil {
-		return 0, err
-	}
-	out, err := d.From.Output(n.Ctx, "iperf3", "-c", d.Addr.String(), "-t", "2", "-J")
-	var report struct {
-		End struct {
-			Received struct {
-				Rate float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		} `json:"end"`
-	}
-	if err == nil {
-		err = json.Unmarshal(out, &report)
-	}
-	return report.End.Received.Rate, err
-}
-
 // loadPeer is the tunnel endpoint of one of the crowd's edges, by index.
 func loadPeer(index int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + index)})
 }
 
 // crowd joins the underlay and waits for its session with edge1.
-func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.BGPLoad {
+func (n *fabric) crowd(peers, hosts, prefixes int) *harness.BGPLoad {
 	n.T.Helper()
 	h, err := n.Topo.Host("bgploadgen")
 	n.Must(err)
@@ -346,7 +128,7 @@ func (n *fabric) crowd(peers, hosts, prefixes, routers int) *harness.BGPLoad {
 	n.Must(err)
 	return harness.StartBGPLoad(n.Network, h, harness.BGPLoadOptions{
 		Local: netip.MustParseAddr("192.0.2.99"), Neighbour: netip.MustParseAddr("192.0.2.1"), Peer: loadPeer(0),
-		Peers: peers, Hosts: hosts, Prefixes: prefixes, Routers: routers, VNI: 101,
+		Peers: peers, Hosts: hosts, Prefixes: prefixes, VNI: 101,
 	})
 }
 

@@ -28,7 +28,6 @@ type BGPLoadOptions struct {
 	Peer             netip.Addr // tunnel endpoint of the first edge; the others' follow
 	Peers            int        // edges
 	Hosts, Prefixes  int        // of each edge
-	Routers          int        // of each edge; so many next hops
 	VNI              int        // of the segment of the hosts
 }
 
@@ -43,8 +42,8 @@ func StartBGPLoad(n *Network, h *topo.Host, o BGPLoadOptions) *BGPLoad {
 	n.Must(unix.Mkfifo(pipe, 0o600))
 	stdout, out, err := os.Pipe()
 	n.Must(err)
-	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local %s -neighbour %s -peer %s -peers %d -hosts %d -prefixes %d -routers %d -vni %d <%s",
-		binary, o.Local, o.Neighbour, o.Peer, o.Peers, o.Hosts, o.Prefixes, o.Routers, o.VNI, pipe))
+	command := h.Command(n.Ctx, "sh", "-c", fmt.Sprintf("exec %s -local %s -neighbour %s -peer %s -peers %d -hosts %d -prefixes %d -vni %d <%s",
+		binary, o.Local, o.Neighbour, o.Peer, o.Peers, o.Hosts, o.Prefixes, o.VNI, pipe))
 	command.Stdout = out
 	n.Must(command.Start())
 	stdin, err := os.OpenFile(pipe, os.O_WRONLY, 0)
@@ -52,26 +51,20 @@ func StartBGPLoad(n *Network, h *topo.Host, o BGPLoadOptions) *BGPLoad {
 	n.Must(out.Close())
 	n.T.Cleanup(func() { stdin.Close(); stdout.Close() })
 	c := &BGPLoad{n, stdin, bufio.NewScanner(stdout)}
-	c.Await("session")
+	c.await("session")
 	return c
 }
 
 // Do has it tell something, and waits until it has.
 func (c *BGPLoad) Do(what string) {
 	c.n.T.Helper()
-	c.Ask(what)
-	c.Await(what)
-}
-
-// Ask has it tell something.
-func (c *BGPLoad) Ask(what string) {
-	c.n.T.Helper()
 	_, err := fmt.Fprintln(c.in, what)
 	c.n.Must(err)
+	c.await(what)
 }
 
-// Await reads lines until one is this.
-func (c *BGPLoad) Await(line string) {
+// await reads lines until one is this.
+func (c *BGPLoad) await(line string) {
 	c.n.T.Helper()
 	for c.lines.Scan() {
 		if c.lines.Text() == line {
