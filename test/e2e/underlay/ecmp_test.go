@@ -200,66 +200,63 @@ func (n *fabric) asPair(spine int) *pairOfEdges {
 	return &pairOfEdges{Network: n.Network, family: n.family, core: n.spines[spine]}
 }
 
-// The flows between two edges with TEPs on lo take both links. One spine swallows packets while all
-// links are up: its flows go by the other, and no other flow notices. They come back when it does.
+// The flows between two edges with TEPs on lo take both links. One spine swallows packets while all links are up: its
+// flows go by the other, and no other flow notices. They come back when it does. TestECMPToKernel is over IPv4.
 func TestECMP(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			n := newFabric(t, family)
-			n.start(0, 1)
-			n.start(1, 0)
-			up := func() {
-				for leaf := range 2 {
-					n.Fact("both next hops are up at "+n.leaves[leaf].Name, func() error { return n.states(leaf, "up", "up") })
-				}
-			}
-			up()
-			n.Pings(harness.Ways(n.red[0], n.red[1])...)
-			n.spread(0, harness.Way(n.red[0], n.red[1], 4), 20000)
-			n.spread(1, harness.Way(n.red[1], n.red[0], 4), 21000)
-			bundles := []*harness.Bundle{
-				n.NewBundle(harness.Way(n.red[0], n.red[1], 4), 22000, 32000, 8, 8),
-				n.NewBundle(harness.Way(n.red[1], n.red[0], 4), 23000, 33000, 8, 8),
-			}
-			for _, b := range bundles {
-				b.Start(10 * time.Millisecond)
-				n.GoesOn(b, 20)
-			}
-			pair := n.asPair(1)
-			hit := seenAt(n.Network, pair.core, "h2", pair.outer(), 300*time.Millisecond)
-			mend := pair.hole("h2")
-			for leaf := range 2 {
-				n.Fact("the next hop by the hole is down at "+n.leaves[leaf].Name, func() error { return n.states(leaf, "up", "down") })
-			}
-			for _, b := range bundles {
-				n.GoesOn(b, 50)
-				pair.evaluate(b, hit)
-			}
-			n.Once("the edge names the dead path", func() error { return n.Problem("edge1", n.hop(0, 1).String()+" dev u1 is dead") })
-			mend()
-			up()
-			n.spread(0, harness.Way(n.red[0], n.red[1], 4), 24000)
-			n.NoProblems("edge1")
-			n.Once("the doctor finds the TEP on lo and a route to its remote", func() error {
-				out, err := n.leaves[0].Output(n.Ctx, harness.Program, "doctor")
-				for _, word := range []string{"1 of 1 remotes have a route", "u0, u1"} {
-					if err == nil && !strings.Contains(string(out), word) {
-						err = fmt.Errorf("no %q in\n%s", word, out)
-					}
-				}
-				return err
-			})
-			n.Once("the command shows the next hops", func() error {
-				out, err := n.leaves[0].Output(n.Ctx, harness.Program, "teps", "-o", "wide", "--edge", n.Edges["edge1"].Name)
-				for _, word := range []string{"NEXT-HOP", n.hop(0, 0).String(), n.hop(0, 1).String(), "50.00 %"} {
-					if err == nil && !strings.Contains(string(out), word) {
-						err = fmt.Errorf("no %q in\n%s", word, out)
-					}
-				}
-				return err
-			})
-		})
+	t.Parallel()
+	n := newFabric(t, 6)
+	n.start(0, 1)
+	n.start(1, 0)
+	up := func() {
+		for leaf := range 2 {
+			n.Fact("both next hops are up at "+n.leaves[leaf].Name, func() error { return n.states(leaf, "up", "up") })
+		}
 	}
+	up()
+	n.Pings(harness.Ways(n.red[0], n.red[1])...)
+	n.spread(0, harness.Way(n.red[0], n.red[1], 4), 20000)
+	n.spread(1, harness.Way(n.red[1], n.red[0], 4), 21000)
+	bundles := []*harness.Bundle{
+		n.NewBundle(harness.Way(n.red[0], n.red[1], 4), 22000, 32000, 8, 8),
+		n.NewBundle(harness.Way(n.red[1], n.red[0], 4), 23000, 33000, 8, 8),
+	}
+	for _, b := range bundles {
+		b.Start(10 * time.Millisecond)
+		n.GoesOn(b, 20)
+	}
+	pair := n.asPair(1)
+	hit := seenAt(n.Network, pair.core, "h2", pair.outer(), 300*time.Millisecond)
+	mend := pair.hole("h2")
+	for leaf := range 2 {
+		n.Fact("the next hop by the hole is down at "+n.leaves[leaf].Name, func() error { return n.states(leaf, "up", "down") })
+	}
+	for _, b := range bundles {
+		n.GoesOn(b, 50)
+		pair.evaluate(b, hit)
+	}
+	n.Once("the edge names the dead path", func() error { return n.Problem("edge1", n.hop(0, 1).String()+" dev u1 is dead") })
+	mend()
+	up()
+	n.spread(0, harness.Way(n.red[0], n.red[1], 4), 24000)
+	n.NoProblems("edge1")
+	n.Once("the doctor finds the TEP on lo and a route to its remote", func() error {
+		out, err := n.leaves[0].Output(n.Ctx, harness.Program, "doctor")
+		for _, word := range []string{"1 of 1 remotes have a route", "u0, u1"} {
+			if err == nil && !strings.Contains(string(out), word) {
+				err = fmt.Errorf("no %q in\n%s", word, out)
+			}
+		}
+		return err
+	})
+	n.Once("the command shows the next hops", func() error {
+		out, err := n.leaves[0].Output(n.Ctx, harness.Program, "teps", "-o", "wide", "--edge", n.Edges["edge1"].Name)
+		for _, word := range []string{"NEXT-HOP", n.hop(0, 0).String(), n.hop(0, 1).String(), "50.00 %"} {
+			if err == nil && !strings.Contains(string(out), word) {
+				err = fmt.Errorf("no %q in\n%s", word, out)
+			}
+		}
+		return err
+	})
 }
 
 // The kernel's vxlan device as the other end speaks no BFD and reflects none. The flows to it take both

@@ -1,13 +1,11 @@
 package underlay
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -25,40 +23,12 @@ var offloads = []string{
 // initiallyOff are those that a veth has but does not use: they are turned on.
 var initiallyOff = map[string]bool{"rx-gro": true}
 
-func TestSelvageOffloads(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			if family == 6 {
-				tier.Long(t, "TestSelvageOffloads/IPv6Checksums; without checksums TestKernelVXLANOffloads/IPv6")
-			}
-			t.Parallel()
-			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
-			n.BuildRecorded(n.SelvageHalf(), n.SelvageHalf())
-			offloadsInTurn(n)
-		})
-	}
-	t.Run("IPv6Checksums", func(t *testing.T) {
-		t.Parallel()
-		n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
-		half := n.SelvageHalf()
-		half.UDPChecksum = true
-		n.BuildRecorded(half, half)
-		offloadsInTurn(n)
-	})
-}
-
+// Between edges, test/e2e/bridge TestThreeEncapsulationsInOneEdge.
 func TestKernelVXLANOffloads(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			if family == 4 {
-				tier.Long(t, "TestKernelVXLANOffloads/IPv6; over IPv4 TestSelvageOffloads/IPv4")
-			}
-			t.Parallel()
-			n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: family})
-			n.BuildRecorded(n.SelvageHalf(), dut.KernelHalf{UDP6ZeroCsumRx: true})
-			offloadsInTurn(n)
-		})
-	}
+	t.Parallel()
+	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{UnderlayFamily: 6})
+	n.BuildRecorded(n.SelvageHalf(), dut.KernelHalf{UDP6ZeroCsumRx: true})
+	offloadsInTurn(n)
 }
 
 func offloadsInTurn(n *harness.TwoHosts) {

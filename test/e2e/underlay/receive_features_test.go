@@ -162,6 +162,7 @@ func (n *featured) wire() (end func()) {
 func TestReceiveFeatures(t *testing.T) {
 	t.Parallel()
 	n := newFeatured(t)
+	segmentsOfGuests(n)
 	const count = 100
 	for _, features := range []map[string]bool{
 		{"rx-gro": true},
@@ -209,10 +210,9 @@ func TestReceiveFeatures(t *testing.T) {
 	n.NoDrops()
 }
 
-// Large UDP segments of a guest cross a virtual underlay whole, and are cut there.
-func TestUDPSegmentsOfGuests(t *testing.T) {
-	t.Parallel()
-	n := newFeatured(t)
+// segmentsOfGuests: large UDP segments of a guest cross a virtual underlay whole, and are cut there.
+func segmentsOfGuests(n *featured) {
+	n.T.Helper()
 	const segments, calls = 40, 5
 	for _, e := range featuredSegments {
 		n.Once(string(e), func() error {

@@ -13,7 +13,6 @@ import (
 	"github.com/selvage/selvage/lab/dut"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 const tepsPicture = `
@@ -38,9 +37,6 @@ type pairOfEdges struct {
 
 // tep is the address of a TEP (0: a, 1: b) of an edge.
 func (n *pairOfEdges) tep(edge, number int) netip.Addr {
-	if n.family == 6 {
-		return netip.MustParseAddr(fmt.Sprintf("2001:db8:%d::1", 2*edge+number+1))
-	}
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(64*(2*edge+number) + 1)})
 }
 
@@ -52,9 +48,9 @@ func (n *pairOfEdges) outer() int {
 	return 20
 }
 
-func newPairOfEdges(t *testing.T, family int) *pairOfEdges {
+func newPairOfEdges(t *testing.T) *pairOfEdges {
 	t.Helper()
-	n := &pairOfEdges{Network: harness.NewNetwork(t, tepsPicture), family: family}
+	n := &pairOfEdges{Network: harness.NewNetwork(t, tepsPicture), family: 4}
 	var err error
 	n.core, err = n.Topo.Host("core")
 	n.Must(err)
@@ -77,7 +73,7 @@ func newPairOfEdges(t *testing.T, family int) *pairOfEdges {
 // link joins a TEP's interface to the core, with routes for what leaves from it.
 func (n *pairOfEdges) link(edge, number int) {
 	n.T.Helper()
-	bits := map[int]int{4: 26, 6: 64}[n.family]
+	const bits = 26
 	h, tep := n.hosts[edge], n.tep(edge, number)
 	name := fmt.Sprintf("u%d", number)
 	end := topo.LinkEnd{Host: h, Name: name, Addrs: []netip.Prefix{netip.PrefixFrom(tep, bits)}}
@@ -88,7 +84,7 @@ func (n *pairOfEdges) link(edge, number int) {
 		Host: n.core, Name: fmt.Sprintf("%c%d", 'a'+edge, number), Addrs: []netip.Prefix{netip.PrefixFrom(tep.Next(), bits)},
 	}, 1500))
 	ip := func(args ...string) {
-		_, err := h.Output(n.Ctx, append([]string{"ip", fmt.Sprintf("-%d", n.family)}, args...)...)
+		_, err := h.Output(n.Ctx, append([]string{"ip"}, args...)...)
 		n.Must(err)
 	}
 	table := fmt.Sprint(10 + number)
@@ -201,103 +197,107 @@ func (n *pairOfEdges) hole(name string) (mend func()) {
 	}
 }
 
-// The flows of an RFC 2544 tester, 20 × 64, are spread within ten per cent of even
-// over four paths.
-func TestTEPsSpread(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			if family == 6 {
-				tier.Long(t, "TestTEPsSpread/IPv4; over IPv6 TestTEPsBlackhole/IPv6")
-			}
-			t.Parallel()
-			n := newPairOfEdges(t, family)
-			n.up("teaming: flow", "")
-			n.Pings(harness.Ways(n.red[0], n.red[1])...)
-			b := n.NewBundle(harness.Way(n.red[0], n.red[1], 4), 20000, 30000, 20, 64)
-			const rounds = 5
-			sent := n.sentDuring(0, func() { inRounds(n.Network, b, rounds) })
-			t.Logf("1,280 flows on four paths, packets: %v", sent)
-			n.Once("the flows are spread evenly", func() error {
-				for _, packets := range sent {
-					const even = 1280 * rounds / 4
-					if packets < even*9/10 || packets > even*11/10 {
-						return fmt.Errorf("%v packets, %d would be even", sent, even)
-					}
-				}
-				return nil
-			})
-			n.NoProblems("edge1")
-			n.NoDrops()
-		})
+// TestTEPs has one thing after the other happen to the same paths.
+func TestTEPs(t *testing.T) {
+	t.Parallel()
+	all := newPairOfEdges(t)
+	all.up("teaming: flow", "")
+	all.Pings(harness.Ways(all.red[0], all.red[1])...)
+	for _, step := range []struct {
+		name string
+		do   func(*pairOfEdges)
+	}{{"Spread", (*pairOfEdges).spread}, {"Blackhole", (*pairOfEdges).blackhole}, {"Restart", (*pairOfEdges).restart}, {"Failover", (*pairOfEdges).failover}} {
+		if !t.Run(step.name, func(t *testing.T) {
+			n := *all
+			n.Network = all.In(t)
+			step.do(&n)
+		}) {
+			return
+		}
 	}
 }
 
-// One of the links carries nothing any more, though it is up: its flows move to the
-// other paths, no other flow notices, and what comes later is spread again when it is
-// back. TCP goes on over all of it.
-func TestTEPsBlackhole(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		t.Run(fmt.Sprintf("IPv%d", family), func(t *testing.T) {
-			if family == 4 {
-				tier.Long(t, "TestTEPsBlackhole/IPv6; over IPv4 TestTEPsFailover")
+// allUp is a fact: all paths of both edges are.
+func (n *pairOfEdges) allUp() {
+	n.T.Helper()
+	for i, h := range n.hosts {
+		n.Fact("all paths are up at "+h.Name, func() error { return n.states(i, map[string]int{"up": 4}) })
+	}
+}
+
+// spread: the flows of an RFC 2544 tester, 20 × 64, are spread within ten per cent of even over four paths.
+func (n *pairOfEdges) spread() {
+	n.T.Helper()
+	b := n.NewBundle(harness.Way(n.red[0], n.red[1], 4), 20000, 30000, 20, 64)
+	const rounds = 5
+	sent := n.sentDuring(0, func() { inRounds(n.Network, b, rounds) })
+	n.Once("the flows are spread evenly", func() error {
+		for _, packets := range sent {
+			const even = 1280 * rounds / 4
+			if packets < even*9/10 || packets > even*11/10 {
+				return fmt.Errorf("%v packets, %d would be even", sent, even)
 			}
-			n := newPairOfEdges(t, family)
-			n.up("teaming: flow", "")
-			n.Pings(harness.Ways(n.red[0], n.red[1])...)
-			bundles := []*harness.Bundle{
-				n.NewBundle(harness.Way(n.red[0], n.red[1], 4), 20000, 30000, 8, 8),
-				n.NewBundle(harness.Way(n.red[1], n.red[0], 4), 21000, 31000, 8, 8),
-			}
-			for _, b := range bundles {
-				b.Start(10 * time.Millisecond)
-				n.GoesOn(b, 20)
-			}
-			hit := seenAt(n.Network, n.core, "a1", n.outer(), 300*time.Millisecond)
-			streams := make(chan error, 4)
-			for range cap(streams) {
-				go func() { streams <- n.slowly(harness.Way(n.blue[0], n.blue[1], 4)) }()
-			}
-			mend := n.hole("a1")
-			for i, h := range n.hosts {
-				n.Fact("the paths by the hole are down at "+h.Name, func() error {
-					return n.states(i, map[string]int{"up": 2, "down": 2})
-				})
-			}
-			for _, b := range bundles {
-				n.GoesOn(b, 50)
-			}
-			for _, b := range bundles {
-				n.evaluate(b, hit)
-			}
-			n.Once("the edge names the dead paths", func() error { return n.Problem("edge1", "is dead") })
-			before := lossOf(bundles)
-			mend()
-			for i, h := range n.hosts {
-				n.Fact("all paths are up again at "+h.Name, func() error { return n.states(i, map[string]int{"up": 4}) })
-			}
-			for _, b := range bundles {
-				n.GoesOn(b, 50)
-			}
-			n.Once("nothing is lost when the link is back", func() error {
-				if after := lossOf(bundles); after > before {
-					return fmt.Errorf("%d datagrams are", after-before)
-				}
-				return nil
-			})
-			for range cap(streams) {
-				n.Once("a TCP stream is intact", func() error { return <-streams })
-			}
-			later := n.NewBundle(harness.Way(n.blue[0], n.blue[1], 4), 22000, 32000, 8, 16)
-			sent := n.sentDuring(0, func() { inRounds(n.Network, later, 4) })
-			n.Once("every path has new flows again", func() error {
-				if slices.Min(sent) == 0 {
-					return fmt.Errorf("packets %v", sent)
-				}
-				return nil
-			})
-			n.NoProblems("edge1")
+		}
+		return nil
+	})
+	n.NoProblems("edge1")
+	n.NoDrops()
+}
+
+// blackhole: one of the links carries nothing any more, though it is up: its flows move to the other paths, no other flow
+// notices, and what comes later is spread again when it is back. TCP goes on over all of it.
+func (n *pairOfEdges) blackhole() {
+	n.T.Helper()
+	bundles := []*harness.Bundle{
+		n.NewBundle(harness.Way(n.red[0], n.red[1], 4), 22000, 32000, 8, 8),
+		n.NewBundle(harness.Way(n.red[1], n.red[0], 4), 23000, 33000, 8, 8),
+	}
+	for _, b := range bundles {
+		b.Start(10 * time.Millisecond)
+		n.GoesOn(b, 20)
+	}
+	hit := seenAt(n.Network, n.core, "a1", n.outer(), 300*time.Millisecond)
+	streams := make(chan error, 4)
+	for range cap(streams) {
+		go func() { streams <- n.slowly(harness.Way(n.blue[0], n.blue[1], 4)) }()
+	}
+	mend := n.hole("a1")
+	for i, h := range n.hosts {
+		n.Fact("the paths by the hole are down at "+h.Name, func() error {
+			return n.states(i, map[string]int{"up": 2, "down": 2})
 		})
 	}
+	for _, b := range bundles {
+		n.GoesOn(b, 50)
+	}
+	for _, b := range bundles {
+		n.evaluate(b, hit)
+	}
+	n.Once("the edge names the dead paths", func() error { return n.Problem("edge1", "is dead") })
+	before := lossOf(bundles)
+	mend()
+	n.allUp()
+	for _, b := range bundles {
+		n.GoesOn(b, 50)
+	}
+	n.Once("nothing is lost when the link is back", func() error {
+		if after := lossOf(bundles); after > before {
+			return fmt.Errorf("%d datagrams are", after-before)
+		}
+		return nil
+	})
+	for range cap(streams) {
+		n.Once("a TCP stream is intact", func() error { return <-streams })
+	}
+	later := n.NewBundle(harness.Way(n.blue[0], n.blue[1], 4), 24000, 34000, 8, 16)
+	sent := n.sentDuring(0, func() { inRounds(n.Network, later, 4) })
+	n.Once("every path has new flows again", func() error {
+		if slices.Min(sent) == 0 {
+			return fmt.Errorf("packets %v", sent)
+		}
+		return nil
+	})
+	n.NoProblems("edge1")
 }
 
 // lossOf is how many datagrams of the bundles are lost by now.
@@ -351,13 +351,22 @@ func (n *pairOfEdges) evaluate(b *harness.Bundle, hit map[harness.FlowPorts]bool
 	})
 }
 
-// With failover one path carries everything, and a pinned segment has its own.
-func TestTEPsFailover(t *testing.T) {
-	t.Parallel()
-	n := newPairOfEdges(t, 4)
-	n.up("teaming: failover", ", teps: [b, a]")
+// failover: with it one path carries everything, and a pinned segment has its own.
+func (n *pairOfEdges) failover() {
+	n.T.Helper()
+	for i, h := range n.hosts {
+		n.Must(n.Reload(h.Name, n.yaml(i, "teaming: failover", ", teps: [b, a]")))
+	}
+	n.Fact("the segment is pinned", func() error {
+		paths, err := n.paths(0)
+		if err == nil && len(paths[0].Shares) < 2 {
+			err = fmt.Errorf("%+v", paths)
+		}
+		return err
+	})
+	n.allUp()
 	n.Pings(harness.Way(n.red[0], n.red[1], 4), harness.Way(n.blue[0], n.blue[1], 4))
-	port := uint16(20000)
+	port := uint16(26000)
 	// carries sends new flows in both segments: red's are to take one path, blue's another.
 	carries := func(red, blue int) {
 		n.T.Helper()
@@ -399,56 +408,17 @@ func TestTEPsFailover(t *testing.T) {
 	})
 }
 
-// The edge is killed and started again: the other one sees all paths die at once, and
-// goes on using them.
-func TestTEPsRestart(t *testing.T) {
-	t.Parallel()
-	n := newPairOfEdges(t, 4)
-	n.up("teaming: flow", "")
-	n.Pings(harness.Ways(n.red[0], n.red[1])...)
+// restart: the edge is killed and started again: the other one sees all paths die at once, and goes on using them.
+func (n *pairOfEdges) restart() {
+	n.T.Helper()
 	streams := []*harness.Stream{n.StartStream(harness.Way(n.red[0], n.red[1], 4)), n.StartStream(harness.Way(n.red[1], n.red[0], 4))}
-	for _, s := range streams {
-		n.More(s, harness.StreamRate/4)
-	}
+	n.GoOn(streams)
 	config, name := n.Config("edge1"), n.Edges["edge1"].Name
 	n.Edges["edge1"].Kill()
 	n.Fact("the other edge says that all paths are dead", func() error { return n.Problem("edge2", "all paths are dead, the last ones stay in use") })
-	for _, s := range streams {
-		n.More(s, harness.StreamRate/4)
-	}
+	n.GoOn(streams)
 	n.Start(n.hosts[0], name, config)
-	for i, h := range n.hosts {
-		n.Fact("all paths are up again at "+h.Name, func() error { return n.states(i, map[string]int{"up": 4}) })
-	}
-	for _, s := range streams {
-		n.More(s, harness.StreamRate/4)
-		n.Lost(s, 0)
-	}
-}
-
-// A remote that speaks no BFD stays in use.
-func TestTEPsWithoutBFD(t *testing.T) {
-	t.Parallel()
-	n := harness.NewTwoHosts(t, topo.TwoHostsOptions{})
-	n.BuildRecorded(n.SelvageHalf(), dut.KernelHalf{})
-	s := n.StartStream(n.Directions(4)[0])
-	n.More(s, harness.StreamRate/4)
-	n.Rewrite("hosta", "    interfaces:", "    bfd: {interval: 50ms, multiplier: 3}\n    interfaces:")
-	n.Fact("liveness is asked for, in vain", func() error {
-		teps, err := n.Ask("hosta").TEPs(n.Ctx)
-		if err == nil && (len(teps) != 1 || len(teps[0].Paths) != 1 || teps[0].Paths[0].Why != "it has not answered yet") {
-			err = fmt.Errorf("%+v", teps)
-		}
-		return err
-	})
-	n.More(s, 2*harness.StreamRate) // a second, many times the detection time
-	n.Once("its path counts as alive", func() error {
-		teps, err := n.Ask("hosta").TEPs(n.Ctx)
-		if err == nil && (teps[0].Paths[0].State != "unknown" || teps[0].Paths[0].Shares[0].Share != 1) {
-			err = fmt.Errorf("%+v", teps[0].Paths[0])
-		}
-		return err
-	})
-	n.NoProblems("hosta")
-	n.Lost(s, 0)
+	n.allUp()
+	n.GoOn(streams)
+	n.LostNothing(streams)
 }
