@@ -38,7 +38,7 @@ func edgeFile(t *testing.T) string {
 
 // What an operator does with a host, in the order of its life, in a container.
 func TestLifeOfAHost(t *testing.T) {
-	tier.Long(t, "TestKilledEdgeForwards and TestReload, without systemd")
+	tier.Long(t, "test/e2e/ops TestRestarts and TestApply, without systemd")
 	m := machine(t, debian.Container, nil)
 	before := hostState(m)
 	inOrder(t, m, []step{

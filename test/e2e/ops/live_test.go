@@ -8,12 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/lab/topo"
 	"github.com/selvage/selvage/test/e2e/harness"
-	"github.com/selvage/selvage/test/tier"
 )
 
 //	client ---- hosta ====== underlay ====== hostb ---- server
@@ -57,9 +55,17 @@ func (c *changing) again(before func()) {
 	})
 }
 
+// TestLiveObjects is docs/guide/live.md.
 func TestLiveObjects(t *testing.T) {
 	t.Parallel()
-	c := newChanging(t)
+	newChanging(t).steps(t,
+		changingStep{"Objects", (*changing).liveObjects},
+		changingStep{"Patterns", (*changing).portPatterns},
+		changingStep{"Groups", (*changing).liveGroups},
+	)
+}
+
+func (c *changing) liveObjects() {
 	c.runs([]string{"port", "add", "extra", "--interface", "p1", "--segment", "lab", "--allow-address", extraAddr, "--wait", "5s"}, "+ live.port[extra]")
 	c.extraWorks(true)
 	c.runs([]string{"live"}, "port", "extra", "in force")
@@ -108,14 +114,10 @@ func TestLiveObjects(t *testing.T) {
 	c.extraWorks(true)
 	c.runs([]string{"port", "remove", "extra"}, "- live.port[extra]")
 	c.extraWorks(false)
-	c.GoOn(c.streams)
-	c.LostNothing(c.streams)
 }
 
-// Ports come and go with their interfaces, by patterns and aliases, also while a transfer goes on.
-func TestPortPatterns(t *testing.T) {
-	t.Parallel()
-	c := newChanging(t)
+// portPatterns: ports come and go with their interfaces, by patterns and aliases.
+func (c *changing) portPatterns() {
 	c.own(c.base + "  portPatterns:\n  - {interfaces: \"p?\", segment: lab}\n")
 	c.runs([]string{"apply"}, "+ spec.portPatterns")
 	c.extraWorks(false)
@@ -124,10 +126,8 @@ func TestPortPatterns(t *testing.T) {
 		_, err := c.A.Output(c.Ctx, "ip", "link", "set", "dev", "p1", "alias", text)
 		c.Must(err)
 	}
-	begin := time.Now()
 	alias("selvage address=" + extraAddr)
 	c.Fact("extra pings server", func() error { return harness.Ping(c.Ctx, c.extra, topo.ServerV4) })
-	c.T.Logf("from alias to answer: %s", time.Since(begin).Round(time.Millisecond))
 	c.live("port p1")
 	c.runs([]string{"ports"}, "p1")
 	alias("selvage address=10.0.0.77")
@@ -157,75 +157,10 @@ func TestPortPatterns(t *testing.T) {
 	c.live("port p7")
 	c.Must(tap.Close())
 	c.live()
-	c.GoOn(c.streams)
-	c.LostNothing(c.streams)
 }
 
-// Nine hundred ports that came and went leave nothing, and lose nothing of others.
-func TestManyLivePorts(t *testing.T) {
-	tier.Long(t, "TestLiveObjects")
-	c := newChanging(t)
-	numbers := func() string {
-		t.Helper()
-		status, err := c.Ask("hosta").Status(c.Ctx)
-		c.Must(err)
-		ports, err := c.Ask("hosta").Ports(c.Ctx)
-		c.Must(err)
-		return fmt.Sprintf("%d segments, %d ports, %d entries", len(status.Segments), len(ports), len(status.Problems))
-	}
-	before := numbers()
-	const many = 900 // 1,023 ports and remotes are the most of a segment
-	for i := range many {
-		_, err := c.A.Output(c.Ctx, "ip", "link", "add", fmt.Sprintf("x%d", i), "type", "veth", "peer", "name", fmt.Sprintf("y%d", i))
-		c.Must(err)
-	}
-	operation := func(op string, i int) api.LiveOperation {
-		name := fmt.Sprintf("x%d", i)
-		o := api.LiveOperation{Op: op, Kind: "port", Key: name}
-		if op == api.LiveAdd {
-			o.Object = []byte(fmt.Sprintf(`{"name": %q, "interface": %q, "segment": "lab"}`, name, name))
-		}
-		return o
-	}
-	change := func(op string) {
-		t.Helper()
-		const alone = 50
-		var rest []api.LiveOperation
-		for i := range many - alone {
-			rest = append(rest, operation(op, i))
-		}
-		if op == api.LiveAdd { // first, so that those alone are with many others
-			_, err := c.Ask("hosta").Live().Change(c.Ctx, api.LiveQuery{Operations: rest})
-			c.Must(err)
-		}
-		begin := time.Now()
-		for i := many - alone; i < many; i++ {
-			_, err := c.Ask("hosta").Live().Change(c.Ctx, api.LiveQuery{Operations: []api.LiveOperation{operation(op, i)}})
-			c.Must(err)
-		}
-		t.Logf("%s beside %d ports: %s each", op, many-alone, time.Since(begin)/alone)
-		if op == api.LiveRemove {
-			_, err := c.Ask("hosta").Live().Change(c.Ctx, api.LiveQuery{Operations: rest})
-			c.Must(err)
-		}
-	}
-	change(api.LiveAdd)
-	change(api.LiveRemove)
-	c.Fact("all is as before", func() error {
-		if after := numbers(); after != before {
-			return fmt.Errorf("%s, before %s", after, before)
-		}
-		return nil
-	})
-	c.live()
-	c.GoOn(c.streams)
-	c.LostNothing(c.streams)
-}
-
-// Members of a group decide who passes as soon as the command has answered, and cut nobody else's connections.
-func TestLiveGroups(t *testing.T) {
-	t.Parallel()
-	c := newChanging(t)
+// liveGroups: members of a group decide who passes as soon as the command has answered, and cut nobody else's connections.
+func (c *changing) liveGroups() {
 	rules := "{name: udp, action: allow, services: [udp]}, {name: ping, action: allow, from: [pods], services: [icmp/8]}"
 	c.own(strings.Replace(c.base, "  segments:\n", "  firewall:\n    default: drop\n    groups: [{name: pods, live: true}, {name: fixed, members: [10.9.0.0/16]}]\n    sections: [{name: all, rules: ["+rules+"]}]\n  segments:\n", 1))
 	c.runs([]string{"apply"}, "+ spec.firewall")
@@ -251,6 +186,4 @@ func TestLiveGroups(t *testing.T) {
 	c.fails(2, []string{"group", "add", "others", "label:tier"}, "label:NAME=VALUE")
 	c.runs([]string{"group", "remove", "pods"}, "- live.group[pods]")
 	pings(false)
-	c.GoOn(c.streams)
-	c.LostNothing(c.streams)
 }

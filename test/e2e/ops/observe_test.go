@@ -36,7 +36,6 @@ func TestObserve(t *testing.T) {
 	t.Run("Interfaces", func(t *testing.T) { commandInterfaces(n.Sub(t)) })
 	t.Run("FlowsStats", func(t *testing.T) { commandFlowsStats(n.Sub(t)) })
 	t.Run("Metrics", func(t *testing.T) { commandMetrics(n.Sub(t)) })
-	t.Run("CacheOff", func(t *testing.T) { commandCacheOff(n.Sub(t)) })
 }
 
 func commandInterfaces(n *harness.Hub) {
@@ -61,17 +60,6 @@ func commandInterfaces(n *harness.Hub) {
 		}
 		return nil
 	})
-	n.Once("the uplink's port has the same hook as its interface", func() error {
-		ports, err := n.Ask("edge1").Ports(n.Ctx)
-		interfaces, more := n.Ask("edge1").Interfaces(n.Ctx)
-		if err := errors.Join(err, more); err != nil {
-			return err
-		}
-		if wan := ports[len(ports)-1]; wan.Name != "wan" || wan.Hook != interfaces[1].Hook || wan.HookWhy != interfaces[1].HookWhy || ports[0].Hook != "tcx" {
-			return fmt.Errorf("ports %+v", ports)
-		}
-		return nil
-	})
 }
 
 // xdpMode is how iproute2 calls an XDP program of edge1's interface, "" without one.
@@ -84,15 +72,6 @@ func commandFlowsStats(n *harness.Hub) {
 	n.Prints([]string{"flows", "--stats"}, "Flow cache: on,", "Alarm: none", "CACHE USED SIZE FILLED MEMORY EVICTED", "tc ",
 		"EVENT COUNT SHARE DESCRIPTION", "packets that found a valid decision")
 	n.Prints([]string{"flows", "--stats", "--interval", "100ms"}, "Last 0.", "EVICTED/S", "COUNT/S SHARE-NOW")
-	n.Once("packets that pass through to up0 are the transit program's", func() error {
-		f, err := n.Ask("edge1").FlowCache(n.Ctx)
-		for _, e := range f.Events {
-			if e.Name == "transit" && e.Count > 0 {
-				return err
-			}
-		}
-		return errors.Join(fmt.Errorf("%+v", f), err)
-	})
 	n.Once("the outcomes of look-ups add up", func() error {
 		text, err := n.Asks("flows", "--stats", "--interval", "100ms", "-o", "json")
 		var f api.FlowCacheInfo
@@ -139,20 +118,6 @@ func commandMetrics(n *harness.Hub) {
 			if value, err := harness.Metric(text, line); err != nil || value < least {
 				return errors.Join(fmt.Errorf("%s is %v, want %v at least, in\n%s", line, value, least, text), err)
 			}
-		}
-		return nil
-	})
-}
-
-// A cache that is off is a problem, and nothing else ends.
-func commandCacheOff(n *harness.Hub) {
-	n.Rewrite("edge1", "\n  segments:", "\n  flowCache: {enabled: false}\n  segments:")
-	n.Prints([]string{"status"}, "flow cache: off, so each packet takes the slow path")
-	n.Prints([]string{"flows", "--stats"}, "Flow cache: off,", "Alarm: flow cache: off")
-	n.Once("the metrics raise the alarm", func() error {
-		text, err := n.Asks("metrics")
-		if value, more := harness.Metric(text, `selvage_flow_cache_alarm{kind="off"}`); err != nil || more != nil || value != 1 {
-			return errors.Join(errors.New(text), err, more)
 		}
 		return nil
 	})

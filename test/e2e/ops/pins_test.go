@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -107,7 +105,7 @@ func (d *dead) tagged(count int) {
 
 func TestDeadEdgeIsRead(t *testing.T) {
 	t.Parallel()
-	n, streams := newStreams(t, 4, false)
+	n, streams := newStreams(t)
 	config, name := n.Config("hosta"), n.Edges["hosta"].Name
 	d := &dead{n, name}
 	n.Edges["hosta"].Kill()
@@ -149,8 +147,6 @@ func TestDeadEdgeIsRead(t *testing.T) {
 	d.says([]string{"drops", "--by", "port"}, "access vlan-tagged 3")
 	d.elsewhere()
 	d.among()
-	d.hidden()
-	d.unreadable()
 
 	n.Start(n.A, name, config)
 	n.Fact("the next edge has taken over and answers", func() error {
@@ -190,37 +186,4 @@ func (d *dead) among() {
 		out, err := d.failing("status")
 		return missing(out, err, []string{"Edge:           " + d.name + ", does not run", "Edge:           " + d.Edges["hostb"].Name + ", version", "\nexit status 1\n"})
 	})
-}
-
-// hidden: an edge that runs is not taken for a dead one where its socket is not looked for.
-func (d *dead) hidden() {
-	d.T.Helper()
-	d.Once("an edge with another runtime directory is not dead", func() error {
-		_, err := d.B.Output(d.Ctx, harness.Program, "ports", "--edge", d.Edges["hostb"].Name, "--runtime-dir", d.T.TempDir())
-		return missing(fmt.Sprint(err), nil, []string{"no edge runs here"})
-	})
-}
-
-// unreadable: tables of a newer release beside, and alone.
-func (d *dead) unreadable() {
-	d.T.Helper()
-	pins := filepath.Join("/sys/fs/bpf/selvage", d.name)
-	newer := filepath.Join(pins, "maps-9999")
-	d.Must(os.Mkdir(newer, 0o700))
-	d.Once("tables of another release beside are told", func() error {
-		out, err := d.asks(d.A, "drops")
-		return missing(out, err, []string{"also has tables of other releases (ABI 9999)", "vlan-tagged"})
-	})
-	own, err := filepath.Glob(filepath.Join(pins, "maps-[0-9]"))
-	d.Must(err)
-	d.Must(os.Rename(own[0], filepath.Join(pins, "own")))
-	d.Once("tables of another release alone are not read", func() error {
-		out, err := d.asks(d.A, "drops")
-		if out != "" {
-			return errors.New(out)
-		}
-		return missing(fmt.Sprint(err), nil, []string{"is not running, but its data path still forwards", pins + " has tables of ABI 9999, this build reads ABI", "ask with the newer release"})
-	})
-	d.Must(os.Rename(filepath.Join(pins, "own"), own[0]))
-	d.Must(os.Remove(newer))
 }

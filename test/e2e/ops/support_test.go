@@ -84,7 +84,7 @@ func has(n *harness.TwoHosts, files map[string]string, want map[string][]string)
 
 func TestSupport(t *testing.T) {
 	t.Parallel()
-	n, streams := newStreams(t, 4, false)
+	n, streams := newStreams(t)
 	e := n.Edges["hosta"]
 	name, dir := e.Name, "edges/"+e.Name+"/"
 	password := filepath.Join(n.Dir, "password")
