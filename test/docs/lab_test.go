@@ -27,7 +27,10 @@ func TestLab(t *testing.T) {
 			}
 		}
 		if len(commands) > 0 {
-			t.Run(d.path, func(t *testing.T) { runInLab(t, d, commands) })
+			t.Run(d.path, func(t *testing.T) {
+				t.Parallel()
+				runInLab(t, d, commands)
+			})
 		}
 	}
 }
