@@ -187,18 +187,11 @@ func Has(mark string) func([]byte) bool {
 	return func(b []byte) bool { return bytes.Contains(b, []byte(mark)) }
 }
 
-//	client ---- hosta ====== underlay ====== hostb ---- server
-//	eth0      p0    u0         1600        u0    p0      eth0
-//	MTU 1500                                        MTU 1500
-//
-// Frames of any ethertype and size cross as they are; a tagged one does not.
-
 // MAC addresses of frames.
 const (
 	ClientMAC = "02:00:00:00:00:01"
 	ServerMAC = "02:00:00:00:00:02"
 	Broadcast = "ff:ff:ff:ff:ff:ff"
-	LldpGroup = "01:80:c2:00:00:0e"
 	MinFrame  = 60   // Ethernet's minimum without its checksum
 	MaxFrame  = 1514 // 1500 bytes of payload
 )

@@ -11,7 +11,6 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/lab/topo"
-	"github.com/selvage/selvage/test/pkttest"
 )
 
 // Hub is several edges on one underlay network.
@@ -20,7 +19,6 @@ type Hub struct {
 	Family int
 	Sw     *topo.Host
 	Hosts  []*topo.Host // with edges
-	Ends   []*topo.Host // behind them
 	Teps   []netip.Addr
 }
 
@@ -100,10 +98,3 @@ func (n *Hub) IsAt(mac net.HardwareAddr, number int, port string, edges int) {
 
 // BroadcastMAC is everybody.
 var BroadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
-// Outer is a tunnel packet to edge1 as the stranger sends it.
-func (n *Hub) Outer(from netip.Addr, vni uint32) pkttest.Outer {
-	return pkttest.Outer{
-		SrcMAC: UnderlayMAC(9).String(), DstMAC: UnderlayMAC(1).String(), Src: from, Dst: n.Teps[0], VNI: vni,
-	}
-}

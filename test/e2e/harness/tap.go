@@ -69,10 +69,9 @@ type Cable struct {
 	offload     bool
 	running     sync.WaitGroup
 
-	Mu      sync.Mutex
-	Faults  []string
-	Largest int
-	Frames  int
+	Mu     sync.Mutex
+	Faults []string
+	Frames int
 }
 
 // PlugCable connects two taps.
@@ -121,7 +120,7 @@ func (c *Cable) look(b []byte) {
 		header, frame = parseVirtio(b), b[virtioLen:]
 	}
 	c.Mu.Lock()
-	c.Largest, c.Frames = max(c.Largest, len(frame)), c.Frames+1
+	c.Frames++
 	c.Mu.Unlock()
 	if err := checkVirtio(header, frame); err != nil {
 		c.fault("%v: header %+v, frame of %d bytes %x", err, header, len(frame), frame[:min(len(frame), 80)])
