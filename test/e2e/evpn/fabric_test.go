@@ -220,8 +220,3 @@ func (n *fabric) rewritten(number int, pairs ...string) {
 	n.T.Helper()
 	n.Rewrite(n.edge(number).Name, pairs...)
 }
-
-// withNeighbourOption adds to every BGP neighbour of a configuration.
-func withNeighbourOption(config, option string) string {
-	return strings.ReplaceAll(config, ", timers: ", ", "+option+", timers: ")
-}
