@@ -16,9 +16,6 @@ type Status struct {
 	NetNS   uint64    `json:"netns"` // inode of its network namespace
 	Started time.Time `json:"started"`
 	Config  string    `json:"config"`
-	// Pins is the directory of pins that all this was read from, as the edge does not run: of a process there is nothing
-	// to say. "": the edge itself says it.
-	Pins string `json:"pins,omitempty"`
 
 	Adopted   bool          `json:"adopted"` // took over a running data path
 	TEP       netip.Addr    `json:"tep"`

@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/selvage/selvage/internal/api"
+	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/edge"
 	"github.com/selvage/selvage/internal/observe"
-	"github.com/selvage/selvage/internal/pinned"
 	"github.com/selvage/selvage/internal/problem"
 )
 
@@ -22,9 +23,8 @@ import (
 type target struct {
 	runtimeDir
 	remoteFlags
-	Edge     string `xor:"which" placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
-	PinRoot  string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
-	StateDir string `hidden:"" default:"${state_dir}" env:"SELVAGE_STATE_DIR" placeholder:"DIR" help:"Directory of the revisions of edges, which name what a data path has pinned."`
+	Edge    string `xor:"which" placeholder:"NAME" help:"Name of the edge. Not needed when only one edge runs."`
+	PinRoot string `hidden:"" env:"SELVAGE_PIN_ROOT" placeholder:"DIR" help:"Directory in a BPF file system where edges pin their data paths."`
 }
 
 // remoteFlags say where an edge is that is not of this host, and who asks.
@@ -65,7 +65,6 @@ type query struct {
 	Output string `short:"o" enum:"table,wide,json" default:"table" placeholder:"FORMAT" help:"Print a table, a table with all columns, or JSON: ${enum}."`
 
 	rates *observe.Rates // of a query that is watched
-	noted bool           // what the answer is worth was said before
 }
 
 type statusCmd struct{ watchedQuery }
@@ -128,8 +127,8 @@ func (c *statusCmd) print(ctx context.Context, s *streams) error {
 
 // Help says what kong's flags do not.
 func (*statusCmd) Help() string {
-	return "The first line is the verdict: OK; DEGRADED, when there are warnings; or BROKEN, when packets are lost, the configuration is not in force, or the edge does not run. " +
-		"The exit status is 1 when the edge is broken, else 0. Of several edges all are shown, unless --edge names one."
+	return "The first line is the verdict: OK; DEGRADED, when there are warnings; or BROKEN, when packets are lost or the configuration is not in force. " +
+		"The exit status is 1 when the edge is broken or does not run, else 0. Of several edges all are shown, unless --edge names one."
 }
 
 type portsCmd struct{ watchedQuery }
@@ -144,9 +143,7 @@ func (c *portsCmd) print(ctx context.Context, s *streams) error {
 		return err
 	}
 	fmt.Fprintln(s.out)
-	rest := c.query
-	rest.noted = true
-	return show(ctx, rest, s.out, (*api.Client).Interfaces, observe.Interfaces)
+	return show(ctx, c.query, s.out, (*api.Client).Interfaces, observe.Interfaces)
 }
 
 type interfacesCmd struct{ query }
@@ -329,55 +326,20 @@ func filtered[T any](question ask[[]T], only func(T) bool) ask[[]T] {
 	}
 }
 
-// show asks the edge that q chooses and prints the answer. Of one that does not run, its pins answer, and what is printed
-// says so.
-func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(observe.Writer, T) error) (err error) {
-	source, err := q.open()
+// show asks the edge that q chooses and prints the answer.
+func show[T any](ctx context.Context, q query, w io.Writer, question ask[T], table func(observe.Writer, T) error) error {
+	client, err := q.dial()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, source.close()) }()
-	document, err := question(source.client, ctx)
+	document, err := question(client, ctx)
 	if err != nil {
 		return err
 	}
-	switch {
-	case q.Output == "json" && len(source.notes) > 0:
-		return observe.PinnedJSON(w, document)
-	case q.Output == "json":
+	if q.Output == "json" {
 		return observe.JSON(w, document)
 	}
-	for _, note := range source.notes {
-		if !q.noted {
-			fmt.Fprintln(w, note)
-		}
-	}
 	return table(observe.Writer{Writer: w, Wide: q.Output == "wide", Rates: q.rates}, document)
-}
-
-// source is who answers: an edge, or its pins, of which there are notes.
-type source struct {
-	client *api.Client
-	notes  []string
-	close  func() error
-}
-
-// open is the edge that was named or is the only one. One that does not run is meant by its name, or where no other runs.
-func (t target) open() (source, error) {
-	client, err := t.dial()
-	var abandoned edge.Abandoned
-	if !errors.As(err, &abandoned) {
-		return source{client: client, close: func() error { return nil }}, err
-	}
-	names, listed := t.abandoned()
-	if listed != nil || len(names) != 1 {
-		return source{}, err
-	}
-	e, why := pinned.Open(pinned.Options{Name: abandoned.Name, PinRoot: t.PinRoot, StateDir: t.StateDir})
-	if why != nil {
-		return source{}, errors.Join(err, why)
-	}
-	return source{e.Client(), e.Notes(), e.Close}, nil
 }
 
 // dial returns a client of the edge that was named or is the only one.
@@ -403,7 +365,7 @@ func (t target) dial() (*api.Client, error) {
 	switch {
 	case len(names) == 0:
 		hint := ""
-		if pinned.AreHidden(t.PinRoot) {
+		if _, err := os.ReadDir(datapath.PinRoot(t.PinRoot)); errors.Is(err, fs.ErrPermission) {
 			hint = "; with sudo this also shows data paths whose edges do not run"
 		}
 		return nil, fmt.Errorf("no edge runs here (none answers in %s); start one with selvage edge -c FILE%s", t.RuntimeDir, hint)

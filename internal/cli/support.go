@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -26,7 +27,7 @@ type supportCmd struct {
 func (*supportCmd) Help() string {
 	return "The archive has the configuration and its history, status, tables in brief, counters, events and logs of edges, what the doctor finds, and facts of host and kernel: " +
 		"summary.txt first, manifest.json with what could not be had. Passwords, keys and tokens are removed. It takes at most 30 s, changes nothing, walks no large table, " +
-		"and also reads edges that hang or do not run. Look through it before you give it away."
+		"and needs no edge that answers. Look through it before you give it away."
 }
 
 // Run collects, writes the archive and says where it is.
@@ -79,7 +80,7 @@ func (c *supportCmd) Run(ctx context.Context, s *streams) error {
 
 // edges are those that were named, or all.
 func (c *supportCmd) edges() (list []support.Edge, err error) {
-	t := target{runtimeDir: c.runtimeDir, PinRoot: c.PinRoot, StateDir: c.StateDir}
+	t := target{runtimeDir: c.runtimeDir, PinRoot: c.PinRoot}
 	running, err := t.running()
 	if err != nil {
 		return nil, err
@@ -92,7 +93,12 @@ func (c *supportCmd) edges() (list []support.Edge, err error) {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		list = append(list, support.Edge{Name: name, Running: slices.Contains(running, name)})
+		one := support.Edge{Name: name, Running: slices.Contains(running, name)}
+		t.Edge = name
+		if gone, err := t.abandoned(); !one.Running && err == nil {
+			one.Gone = errors.Join(gone...)
+		}
+		list = append(list, one)
 	}
 	return list, nil
 }

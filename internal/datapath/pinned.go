@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,10 +33,15 @@ func PinsEnd(pinRoot string) (withNamespace, withProcess bool) {
 	return true, kernel.IsAloneInMountNamespace()
 }
 
-// Pinned is how many programs of each edge are attached to interfaces by pins below
-// PinRoot(pinRoot). They take packets whether or not the edge's process runs. A
+// Attached are programs of an edge that pins keep at interfaces. They take packets whether or not its process runs.
+type Attached struct {
+	Programs int
+	Since    time.Time // when the first of them was pinned
+}
+
+// Pinned is what is attached of each edge by pins below PinRoot(pinRoot). A
 // directory that is not there, or that this user may not read, has none.
-func Pinned(pinRoot string) (map[string]int, error) {
+func Pinned(pinRoot string) (map[string]Attached, error) {
 	pinRoot = PinRoot(pinRoot)
 	edges, err := os.ReadDir(pinRoot)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -44,7 +50,7 @@ func Pinned(pinRoot string) (map[string]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the pins: %w", err)
 	}
-	programs := make(map[string]int)
+	attached := make(map[string]Attached)
 	for _, e := range edges {
 		links := filepath.Join(pinRoot, e.Name(), "links")
 		pins, err := os.ReadDir(links)
@@ -52,12 +58,18 @@ func Pinned(pinRoot string) (map[string]int, error) {
 			continue
 		}
 		for _, pin := range pins {
-			if takesPackets(links, pin.Name()) {
-				programs[e.Name()]++
+			info, err := pin.Info()
+			if err != nil || !takesPackets(links, pin.Name()) {
+				continue
 			}
+			a := attached[e.Name()]
+			if a.Programs++; a.Programs == 1 || info.ModTime().Before(a.Since) {
+				a.Since = info.ModTime()
+			}
+			attached[e.Name()] = a
 		}
 	}
-	return programs, nil
+	return attached, nil
 }
 
 // takesPackets reports whether a pin keeps a program at an interface that is there.

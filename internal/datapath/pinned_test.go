@@ -1,10 +1,10 @@
 package datapath
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // What is really attached is in internal/edge TestLive.
@@ -18,7 +18,23 @@ func TestPinned(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, nil, 0o644))
 	}
-	if got, err := Pinned(root); err != nil || !maps.Equal(got, map[string]int{"a": 2}) {
-		t.Errorf("%v (%v), want two programs of a", got, err)
+	since := time.Date(2026, 11, 25, 22, 59, 8, 0, time.UTC)
+	if err := os.Chtimes(filepath.Join(root, "a/links/underlay-2"), since, since); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Pinned(root); err != nil || len(got) != 1 || got["a"].Programs != 2 || !got["a"].Since.Equal(since) {
+		t.Errorf("%v (%v), want two programs of a, the first since %s", got, err, since)
+	}
+}
+
+func TestLockedBy(t *testing.T) {
+	const locks = "1: POSIX  ADVISORY  WRITE 11 00:1b:5 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 00:1b:77 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 4712 00:1b:78 0 EOF\n"
+	if pid, ok := lockedBy(locks, "00:1b:77"); !ok || pid != 4711 {
+		t.Errorf("process %d, %t", pid, ok)
+	}
+	for _, file := range []string{"00:1b:5", "00:1b:7", "00:1b:78"} {
+		if pid, ok := lockedBy(locks, file); ok {
+			t.Errorf("%s is locked by %d", file, pid)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/datapath"
@@ -13,17 +14,17 @@ import (
 // Abandoned is a data path that still forwards, though its edge does not run: it was killed,
 // or stopped.
 type Abandoned struct {
-	Name     string
-	Programs int    // attached to interfaces
-	Pins     string // the directory that keeps them
+	Name string
+	Pins string // the directory that keeps it
+	datapath.Attached
 }
 
 // AbandonedIn lists the data paths below pinRoot whose edges do not answer in runtimeDir and that no other process drives,
 // by name. Empty directories are the defaults.
 func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
 	pinRoot = datapath.PinRoot(pinRoot)
-	programs, err := datapath.Pinned(pinRoot)
-	if err != nil || len(programs) == 0 {
+	attached, err := datapath.Pinned(pinRoot)
+	if err != nil || len(attached) == 0 {
 		return nil, err
 	}
 	running, err := api.Running(runtimeDir)
@@ -31,9 +32,9 @@ func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
 		return nil, err
 	}
 	var list []Abandoned
-	for _, name := range slices.Sorted(maps.Keys(programs)) {
+	for _, name := range slices.Sorted(maps.Keys(attached)) {
 		if _, driven := datapath.DriverOf(pinRoot, name); !driven && !slices.Contains(running, name) {
-			list = append(list, Abandoned{Name: name, Programs: programs[name], Pins: filepath.Join(pinRoot, name)})
+			list = append(list, Abandoned{Name: name, Pins: filepath.Join(pinRoot, name), Attached: attached[name]})
 		}
 	}
 	return list, nil
@@ -41,10 +42,10 @@ func AbandonedIn(pinRoot, runtimeDir string) ([]Abandoned, error) {
 
 // Error says what goes on, and how to end it.
 func (a Abandoned) Error() string {
-	programs := fmt.Sprintf("%d programs are", a.Programs)
+	programs := fmt.Sprintf("%d programs", a.Programs)
 	if a.Programs == 1 {
-		programs = "1 program is"
+		programs = "1 program"
 	}
-	return fmt.Sprintf("edge %s is not running, but its data path still forwards (%s attached, pinned in %s) and nothing updates it: "+
-		"start the edge again with selvage edge -c FILE, which takes the data path over; or remove it with selvage remove %s", a.Name, programs, a.Pins, a.Name)
+	return fmt.Sprintf("edge %s does not run; its data path has forwarded since %s (%s at interfaces, pinned in %s), and nothing updates it: %s",
+		a.Name, a.Since.UTC().Format(time.RFC3339), programs, a.Pins, api.RestartOrRemove("FILE", a.Name))
 }

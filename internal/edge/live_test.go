@@ -211,7 +211,7 @@ func TestLive(t *testing.T) {
 	l.during(running(false))
 	abandoned, err := AbandonedIn(filepath.Dir(pins), l.opts.RuntimeDir)
 	must(t, err)
-	if len(abandoned) != 1 || abandoned[0] != (Abandoned{Name: "live", Programs: 2, Pins: pins}) {
+	if len(abandoned) != 1 || abandoned[0].Name != "live" || abandoned[0].Programs != 2 || abandoned[0].Pins != pins || time.Since(abandoned[0].Since) > time.Hour {
 		t.Errorf("abandoned: %+v, want port and underlay of live", abandoned)
 	}
 	if _, err := os.Stat(pins); err != nil {

@@ -7,7 +7,6 @@
 package observe
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -28,33 +27,6 @@ func JSON(w io.Writer, document any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(document)
-}
-
-// PinnedJSON is JSON of a document that is read from the pins of an edge that does not run: the document, or each entry
-// of a list, has a field from_pins that says so.
-func PinnedJSON(w io.Writer, document any) error {
-	var text bytes.Buffer
-	if err := JSON(&text, document); err != nil {
-		return err
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(text.Bytes(), &list) != nil {
-		return JSON(w, fromPins(bytes.TrimSpace(text.Bytes())))
-	}
-	for i, entry := range list {
-		list[i] = fromPins(entry)
-	}
-	return JSON(w, list)
-}
-
-// fromPins adds the field to an object.
-func fromPins(object json.RawMessage) json.RawMessage {
-	const field = `{"from_pins":true`
-	rest := bytes.TrimSpace(bytes.TrimPrefix(object, []byte("{")))
-	if !bytes.Equal(rest, []byte("}")) {
-		rest = append([]byte(","), rest...)
-	}
-	return append([]byte(field), rest...)
 }
 
 // Ports writes one line for each local port.
@@ -158,10 +130,7 @@ func Status(w Writer, s api.Status, now time.Time) error {
 		return err
 	}
 	life, origin := fmt.Sprintf("version %s, pid %d, up %s", s.Version, s.PID, span(now.Sub(s.Started).Seconds())), "loaded by this process"
-	switch {
-	case s.Pins != "":
-		life, origin = "does not run", "forwards, read from its pins in "+s.Pins
-	case s.Adopted:
+	if s.Adopted {
 		origin = "taken over from an earlier process"
 	}
 	line("Edge", "%s, %s", s.Name, life)

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -383,35 +382,5 @@ func TestSpan(t *testing.T) {
 		if got := span(seconds); got != want {
 			t.Errorf("span(%v) = %s, want %s", seconds, got, want)
 		}
-	}
-}
-
-// What is read from the pins of an edge that does not run says so.
-func TestPinnedJSON(t *testing.T) {
-	for _, c := range []struct {
-		document any
-		want     string
-	}{
-		{[]api.DropInfo{{Reason: "a<b"}}, "[\n  {\n    \"from_pins\": true,\n    \"reason\": \"a<b\",\n    \"description\": \"\",\n    \"packets\": 0,\n    \"bytes\": 0\n  }\n]\n"},
-		{[]api.DropInfo{}, "[]\n"},
-		{api.Usage{Used: 1}, "{\n  \"from_pins\": true,\n  \"used\": 1,\n  \"size\": 0\n}\n"},
-		{struct{}{}, "{\n  \"from_pins\": true\n}\n"},
-	} {
-		var b bytes.Buffer
-		if err := PinnedJSON(&b, c.document); err != nil || b.String() != c.want {
-			t.Errorf("%+v: %q (%v), want %q", c.document, b.String(), err, c.want)
-		}
-	}
-}
-
-func TestStatusFromPins(t *testing.T) {
-	var b bytes.Buffer
-	s := api.Status{Name: "host-a", Pins: "/sys/fs/bpf/selvage/host-a", Problems: []problem.Problem{problem.Error("the edge does not run")}}
-	if err := Status(Writer{Writer: &b}, s, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	const want = "BROKEN: 1 error\nEdge:           host-a, does not run\nConfiguration:  not known\nData path:      forwards, read from its pins in /sys/fs/bpf/selvage/host-a\n"
-	if !strings.HasPrefix(b.String(), want) {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }

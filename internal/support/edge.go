@@ -2,6 +2,7 @@ package support
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +18,6 @@ import (
 	"github.com/selvage/selvage/internal/api"
 	"github.com/selvage/selvage/internal/config"
 	"github.com/selvage/selvage/internal/event"
-	"github.com/selvage/selvage/internal/pinned"
 	"github.com/selvage/selvage/internal/revision"
 )
 
@@ -36,7 +35,8 @@ const (
 // Edge is one that the archive is about.
 type Edge struct {
 	Name    string
-	Running bool // it takes connections; a hung one does too
+	Running bool  // it takes connections; a hung one does too
+	Gone    error // what goes on without it, if it does not run; nil: nothing
 }
 
 // document is one of an edge's API.
@@ -74,55 +74,33 @@ var documents = []document{
 	{"goroutines.txt", "debug/goroutines", nil}, {"memory.txt", "debug/memory", nil}, {"metrics.txt", "/metrics", nil},
 }
 
-// fromPins are those that can be read of an edge that does not answer.
-var fromPins = []string{
-	"ports.json", "interfaces.json", "teps.json", "fdb.json", "neighbours.json", "routes.json", "flows.json", "flow-cache.json", "drops.json",
-	"drops-by-port.json", "drops-by-segment.json", "drops-by-remote.json", "limits.json",
-}
-
 // asked is an edge, and what is known of it before anything is added.
 type asked struct {
 	Edge
-	client  *api.Client // nil: nobody answers
-	pins    bool        // it reads pins
-	status  api.Status
-	err     error // why there is no status
-	started time.Time
-	took    time.Duration
-	notes   []string
-	close   func() error
+	client *api.Client // nil: nobody answers
+	status api.Status
+	err    error // why there is no status
+	took   time.Duration
 }
 
-// ask asks an edge for its status, or reads that of one that does not run or does not answer from its pins.
+// ask asks an edge for its status.
 func (o Options) ask(ctx context.Context, e Edge) *asked {
-	a := &asked{Edge: e, started: time.Now(), close: func() error { return nil }}
-	if e.Running {
-		a.client = api.Dial(o.RuntimeDir, e.Name)
-		short, cancel := context.WithTimeout(ctx, statusTime)
-		defer cancel()
-		if a.status, a.err = a.client.Status(short); a.err == nil {
-			a.took = time.Since(a.started)
-			return a
-		}
-		a.client, a.notes = nil, []string{fmt.Sprintf("edge %s has not answered within %s, though it takes connections: %v", e.Name, statusTime, a.err)}
-	}
-	dead, err := pinned.Open(pinned.Options{Name: e.Name, PinRoot: o.PinRoot, StateDir: o.StateDir})
-	if err != nil {
-		a.err = errors.Join(a.err, err)
+	a := &asked{Edge: e}
+	if !e.Running {
+		a.err = cmp.Or(e.Gone, errors.New("it does not run, and has left no data path"))
 		return a
 	}
-	a.client, a.pins, a.close = dead.Client(), true, dead.Close
-	if !e.Running {
-		a.notes = dead.Notes()
-	}
+	started := time.Now()
+	client := api.Dial(o.RuntimeDir, e.Name)
 	short, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	if a.status, err = a.client.Status(short); err != nil {
-		a.err = errors.Join(a.err, err)
-	} else {
-		a.err = nil // the notes say it
+	a.status, a.err = client.Status(short)
+	a.took = time.Since(started)
+	if a.err != nil {
+		a.err = fmt.Errorf("edge %s has not answered within %s, though it takes connections: %w", e.Name, statusTime, a.err)
+		return a
 	}
-	a.took = time.Since(a.started)
+	a.client = client
 	return a
 }
 
@@ -169,11 +147,7 @@ func (c *collector) configFiles(path string) []config.File {
 
 // edge adds what there is of one.
 func (c *collector) edge(o Options, a *asked) {
-	defer func() { _ = a.close() }()
 	dir := "edges/" + a.Name + "/"
-	if len(a.notes) > 0 {
-		c.add(dir+"notes.txt", "how all this was read", 0, []byte(strings.Join(a.notes, "\n")+"\n"), nil)
-	}
 	if a.client != nil {
 		text, err := indented(a.status, a.err)
 		c.add(dir+"status.json", "/v1/status", a.took, text, err)
@@ -196,8 +170,6 @@ func (c *collector) documents(dir string, a *asked) {
 			path = "/v1/" + path
 		}
 		switch {
-		case a.pins && !slices.Contains(fromPins, d.name):
-			continue
 		case gone:
 			c.add(dir+d.name, path, 0, nil, errors.New("not asked: the edge does not answer any more"))
 			continue
@@ -221,7 +193,7 @@ func (c *collector) documents(dir string, a *asked) {
 			}
 			return text, err
 		})
-		gone = !a.pins && errors.Is(err, context.DeadlineExceeded)
+		gone = errors.Is(err, context.DeadlineExceeded)
 	}
 }
 

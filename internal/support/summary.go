@@ -50,11 +50,8 @@ func (c *collector) summary(o Options, list []*asked, at time.Time, took time.Du
 
 func (c *collector) summaryOf(o Options, out *strings.Builder, a *asked) {
 	fmt.Fprintf(out, "\nEdge %s\n", a.Name)
-	for _, note := range a.notes {
-		fmt.Fprintf(out, "  %s\n", note)
-	}
 	if a.status.Name == "" {
-		fmt.Fprintf(out, "  nothing is known of it: %v\n", a.err)
+		fmt.Fprintf(out, "  %v\n", a.err)
 	} else {
 		fmt.Fprintf(out, "  %s, version %s, up %s\n", strings.ToUpper(string(a.status.Verdict)), a.status.Version, upFor(a.status))
 	}

@@ -50,7 +50,7 @@ func TestBPFFSOfProcess1(t *testing.T) {
 		not   string
 	}{
 		"there": {"mount -t bpf bpf /sys/fs/bpf", map[string][]string{
-			"log": {"edge stops, its data path keeps forwarding\""}, "after": {"does not run; its data path forwards"}, "links": {"2"},
+			"log": {"edge stops, its data path keeps forwarding\""}, "after": {"does not run; its data path has forwarded since"}, "links": {"2"},
 			"remove": {"removed the tables", "undid the changes of the host"}, "left": {"0"},
 		}, "mount namespace"},
 		"absent": {"mount -t tmpfs none /sys/fs/bpf", map[string][]string{
