@@ -217,7 +217,7 @@ func (w *Watch) ask(ctx context.Context, list []Address, own []overlay.MAC, prob
 			addrs[i] = a.Addr
 		}
 		others, err := w.o.Ask(ctx, link, addrs, probes)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, unix.ENETDOWN) { // a problem of its own, and there is nobody to ask
+		if err != nil && ctx.Err() == nil && !isAway(err) {
 			failed = fmt.Errorf("interface %s: %w", link.Interface, err)
 		}
 		for _, a := range some {
@@ -228,6 +228,11 @@ func (w *Watch) ask(ctx context.Context, list []Address, own []overlay.MAC, prob
 	}
 	w.o.Report(fault, failed)
 	return found
+}
+
+// isAway reports whether the interface is down or absent: that is a problem of its own, and no host can be asked.
+func isAway(err error) bool {
+	return errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 }
 
 // add notes what was found.

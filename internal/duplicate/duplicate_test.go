@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/selvage/selvage/internal/datapath"
 	"github.com/selvage/selvage/internal/gateway"
 	"github.com/selvage/selvage/internal/overlay"
@@ -218,4 +220,18 @@ func TestTakenOverWhileProbed(t *testing.T) {
 			t.Errorf("free are %v, withheld %v", free, p.withheld)
 		}
 	})
+}
+
+// An interface that is down or absent has a problem of its own; any other failure to ask is one.
+func TestInterfaceThatIsAway(t *testing.T) {
+	for err, want := range map[error]bool{unix.ENETDOWN: false, unix.ENODEV: false, unix.ENXIO: false, unix.EPERM: true} {
+		var reported error
+		w := New(Options{
+			Ask:    func(context.Context, Link, []netip.Addr, int) (map[netip.Addr]overlay.MAC, error) { return nil, err },
+			Report: func(_ string, err error) { reported = err },
+		})
+		if w.ask(t.Context(), []Address{tep}, nil, 1); (reported != nil) != want {
+			t.Errorf("%v is reported as %v", err, reported)
+		}
+	}
 }
