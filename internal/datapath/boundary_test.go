@@ -8,6 +8,7 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
+	"github.com/selvage/selvage/test/pkttest/check"
 )
 
 // refusedEverywhere offers a packet twice to tc and twice to the transit program of its
@@ -216,4 +217,93 @@ func TestPriorityTagHidesNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A frame of the untagged port of a trunk would become one of a VLAN of the trunk by its own
+// tag, past that port's rules (VLAN hopping); where the host shares the interface, one of the
+// host's.
+func TestNoVLANHopping(t *testing.T) {
+	to := ways()[0]
+	w := trunkWorld(t, to, true, func(w *world) {
+		w.tables.Ports = append(w.tables.Ports, w.port("p0", "blue"))
+		w.tables.Segments[0].Static[0].Port = "p0"
+	})
+	taps := w.taps(t)
+	for tags, why := range map[string]string{
+		"vlan 20 ": "vlan-tagged", "vlan 0xe014 ": "vlan-tagged", "svlan 20 ": "vlan-tagged", "vlan 20 vlan 7 ": "vlan-tagged", "vlan 30 ": "", "vlan 30 vlan 20 ": "",
+	} {
+		in := w.fromRemote(pkttest.Frame(bob, alice, tags+udp4))
+		w.refusedEverywhere(t, "u0", in, why)
+		for _, p := range taps {
+			p.drain(t)
+		}
+		flood := w.fromRemote(pkttest.Frame(bob, all, tags+udp4))
+		drops, _ := w.counted(t, func() { taps["u0"].send(t, flood) })
+		want := 2 // the untagged port's, and VLAN 10 of the trunk with another tag
+		if why != "" {
+			want = 1
+		}
+		if got := taps["p0"].drain(t); len(got) != want || drops[why] != uint64(2-want) && why != "" {
+			t.Errorf("flooded with %s: %d frames at the trunk, drops %v", tags, len(got), drops)
+		}
+	}
+}
+
+// Where the kernel adds outer headers, each remote gets the frame with its tags once.
+func TestTagsOnceToEachRemote(t *testing.T) {
+	w := newWorld(t, underIPv6, func(_ *Config, tables *fib.Tables) {
+		tables.Segments[0].KeepTags, tables.Segments[0].Tunnel.UDPChecksum = true, true
+	})
+	w.tables.ChecksumDevices = map[uint16]int{4789: w.dev["s0"].Index} // stands for the kernel's tunnel device
+	w.apply(t)
+	taps := w.taps(t)
+	out := w.tap(t, "s0x", "s0")
+	for _, tags := range []string{"", "vlan 7 ", "svlan 9 vlan 7 "} {
+		in := pkttest.Frame(alice, all, tags+udp4)
+		taps["p0"].send(t, in)
+		got := out.drain(t)
+		if len(got) != 2 {
+			t.Fatalf("%q: %d frames for 2 remotes", tags, len(got))
+		}
+		for i := range got {
+			if !check.Equal(t, fmt.Sprintf("%q to remote %d", tags, i), in, got[i].bytes) {
+				return
+			}
+		}
+	}
+}
+
+// No host sends from a multicast address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.7): whoever
+// answered would answer to a group.
+func TestMulticastSourcesAreNotBridged(t *testing.T) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].KeepTags = true })
+	for src, why := range map[string]string{
+		"224.0.0.5": "martian", "239.255.255.255": "martian", "ff02::1": "martian", "ff0e::1": "martian",
+		"223.255.255.255": "", "240.0.0.1": "", "fe80::a": "",
+	} {
+		dst := "10.0.1.11"
+		if netip.MustParseAddr(src).Is6() {
+			dst = "2001:db8:1::b"
+		}
+		for _, tags := range []string{"", "vlan 7 "} {
+			words := fmt.Sprintf("%sudp %s > %s 30", tags, netip.AddrPortFrom(addr(src), 1), netip.AddrPortFrom(addr(dst), 2))
+			w.refusedEverywhere(t, "p0", pkttest.Frame(alice, bob, words), why)
+			w.refusedEverywhere(t, "u0", w.outerIn("blue", w.family.remotes[0]).Wrap(pkttest.Frame(bob, alice, words)), why)
+		}
+	}
+}
+
+// Without a route back the default believes a source, strict does not. A default route by a
+// remote's router, for what this edge's uplink does not lead to, says nothing of a source.
+func TestSourcesWithoutARouteBack(t *testing.T) {
+	in := pkttest.Frame(ispMAC, uplinkMAC, "udp 203.0.113.5:1 > 10.0.3.7:2 30")
+	for rpf, why := range map[overlay.ReversePath]string{"": "", overlay.ReversePathStrict: "reverse-path", overlay.ReversePathOff: ""} {
+		w := transitWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { tables.Segments[3].ReversePath = rpf })
+		w.setRoute("main", route("0.0.0.0/0", fib.Hop{Segment: "main-l3", Remote: w.family.remotes[0], MAC: macOf(farMAC)}))
+		w.apply(t)
+		w.refusedEverywhere(t, "s0", in, why)
+		w.tables.Routers[0].Routes = mainRoutes(w.family.remotes[0])[:8]
+		w.apply(t)
+		w.refusedEverywhere(t, "s0", in, why)
+	}
 }

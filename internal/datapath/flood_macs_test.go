@@ -318,3 +318,39 @@ func TestApplyGoesOnBeyondWhatFails(t *testing.T) {
 	}
 	w.follow(t, []step{{"p2", say(dave, all), "flood"}})
 }
+
+// The keys of entries that aged leave room for those of other ports, and the next flood evicts the
+// oldest again.
+func TestAgedEntriesLeaveNoKeys(t *testing.T) {
+	w := limited(t)
+	keys := func() (n int) {
+		each(t, w.dp.Limits.maps.LimitEntries, func(bpfLimitSlot, bpfLimitEntry) { n++ })
+		return n
+	}
+	for range 3 {
+		w.floodMACs(t, "p0", testFDB/4)
+		w.floodARP(t, "p0", alice, testFDB/4)
+		if keys() == 0 {
+			t.Fatal("the flood left no keys")
+		}
+		w.send(t, "p0", say(erin, all)) // the port's newest
+		w.ageHosts(t, neighbourAgeing*w.cfg.FDB.Ageing+time.Second)
+		w.ageFlows(t, w.cfg.FDB.Ageing)
+		w.send(t, "p0", say(erin, all)) // is heard again
+		if _, err := w.dp.Age(w.cfg.FDB.Ageing); err != nil {
+			t.Fatal(err)
+		}
+		if n := keys(); n != 1 {
+			t.Errorf("%d keys are left, want that of the host that was heard", n)
+		}
+		w.floodMACs(t, "p0", testFDB/8-1)
+		if at := w.fdb(t, erin); at != "p0" {
+			t.Errorf("a host within the port's limit is known at %q", at)
+		}
+		w.send(t, "p0", say(dave, all))
+		if at := w.fdb(t, erin); at != "" {
+			t.Errorf("the oldest host is known at %q after one too many came", at)
+		}
+		w.wantCounted(t, "after the flood")
+	}
+}

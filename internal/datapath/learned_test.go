@@ -3,6 +3,7 @@ package datapath
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/selvage/selvage/internal/fib"
@@ -196,5 +197,43 @@ func TestApplyKeepsBGPMACs(t *testing.T) {
 	w.wantFDBEntry(t, alice, "", "")
 	if n := w.neighbour(t, "blue", "10.0.1.11"); n != nil {
 		t.Errorf("%+v", n)
+	}
+}
+
+// A full table takes what it has room for, and says so.
+func TestBGPMACsWithoutRoom(t *testing.T) {
+	w := ownWorld(t, underIPv4, byBGP, func(c *Config, _ *fib.Tables) { c.FDB.Size = 64 })
+	var list []rib.BGPMAC
+	for i := range 1000 {
+		list = append(list, rib.BGPMAC{Segment: "blue", MAC: overlay.MAC{2, 0, 0, 4, byte(i >> 8), byte(i)}, Remote: w.remote("first")})
+	}
+	must(t, w.dp.Hosts.PutBGPMACs(list[:60]))
+	err := w.dp.Hosts.PutBGPMACs(list)
+	if err == nil || !strings.Contains(err.Error(), "fdb.size") {
+		t.Errorf("%v", err)
+	}
+	if left := rib.LeftOut(err).MACs; len(left) == 0 {
+		t.Errorf("the error does not name what is left out: %v", err)
+	}
+	fdb, err := w.dp.Hosts.FDB()
+	if err != nil || len(fdb) != 64 {
+		t.Errorf("%d entries (%v), want 64", len(fdb), err)
+	}
+	// Each of those that are put again is either there or named.
+	err = w.dp.Hosts.PutBGPMACs(list)
+	there := make(map[overlay.MAC]bool)
+	fdb, again := w.dp.Hosts.FDB()
+	must(t, again)
+	for _, f := range fdb {
+		there[f.MAC] = true
+	}
+	left := rib.LeftOut(err).MACs
+	for _, m := range left {
+		if there[m.MAC] {
+			t.Errorf("%s is in the table, and named as left out", m.MAC)
+		}
+	}
+	if len(there)+len(left) != len(list) {
+		t.Errorf("%d entries and %d left out of %d", len(there), len(left), len(list))
 	}
 }

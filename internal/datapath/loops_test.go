@@ -1,9 +1,14 @@
 package datapath
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/vishvananda/netlink"
+
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -79,4 +84,38 @@ func TestCutPort(t *testing.T) {
 	w.follow(t, []step{{"p0", say(alice, bob), "p1"}, {"p1", say(bob, alice), "p0"}})
 	must(t, w.dp.Ports.CutPorts(nil))
 	w.follow(t, []step{{"p1", say(bob, all), "flood"}})
+}
+
+// A bridge between two ports is found by the probes that the edge sends.
+func TestBridgeBetweenPortsIsFound(t *testing.T) {
+	w := ownWorld(t, underIPv4)
+	w.join(t, "p0x", "p1x")
+	f := w.followHostEvents(t)
+	var got []Loop
+	err := await.Within(t.Context(), 10*time.Second, "probes that come back", func() error {
+		w.do(t, func() { must(t, w.dp.HostEvents.ProbeLoops()) })
+		got = append(got, reportedLoops(w.mark(t, f))...)
+		if !slices.Contains(got, Loop{Port: "p0", At: "p1", Younger: "p1"}) || !slices.Contains(got, Loop{Port: "p1", At: "p0", Younger: "p1"}) {
+			return errors.New("not from both ports")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("told of %+v, want that p0 and p1 are joined: %v", got, err)
+	}
+}
+
+// join has a bridge of the kernel join devices.
+func (w *world) join(t testing.TB, names ...string) {
+	t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "joined"
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	must(t, w.nl.LinkAdd(bridge))
+	must(t, w.nl.LinkSetUp(bridge))
+	for _, name := range names {
+		l, err := w.nl.LinkByName(name)
+		must(t, err)
+		must(t, w.nl.LinkSetMaster(l, bridge))
+	}
 }

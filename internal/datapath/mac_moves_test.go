@@ -65,3 +65,38 @@ func TestMACThatFlapsIsFrozen(t *testing.T) {
 		})
 	}
 }
+
+// A host that migrates there, back and there again is never kept away.
+func TestMigrationIsNotFrozen(t *testing.T) {
+	w := newWorld(t, underIPv4, freezing)
+	drops, events := w.counted(t, func() {
+		for range 20 { // times, each longer ago than the moves that count
+			for _, from := range []string{"p0", "first", "p0", "p1"} {
+				w.send(t, from, say(alice, all))
+			}
+			changeEach[bpfFdbKey](t, w.dp.Hosts.maps.Fdb, func(e *bpfFdbEntry) { e.WindowS -= 200 })
+		}
+	})
+	if sum(drops) != 0 || events["mac-frozen"] != 0 {
+		t.Errorf("drops %v, events %v", drops, events)
+	}
+}
+
+// New MAC addresses of one port neither delay nor lose what is told of another's: each has its rate.
+func TestHostEventsOfOnePortLeaveRoomForOthers(t *testing.T) {
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) {
+		for i := range tables.Ports {
+			tables.Ports[i].Limits.HostEvents = 100
+		}
+	})
+	f := w.followHostEvents(t)
+	w.floodMACs(t, "p0", 3000)
+	w.send(t, "p1", say(carol, all))
+	reported := map[string]int{}
+	for _, e := range w.mark(t, f) {
+		reported[e.Port]++
+	}
+	if reported["p1"] != 1 || reported["p0"] < 50 || reported["p0"] > 1000 {
+		t.Errorf("told of hosts by port: %v, want carol, and as many of the flood as its rate allows", reported)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/selvage/selvage/internal/fib"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/internal/policy"
+	"github.com/selvage/selvage/internal/rib"
 )
 
 // modelled is a world whose kernel is a model: it needs no root.
@@ -267,5 +268,81 @@ func TestEpochsOfRareTicks(t *testing.T) {
 		if after-before != c.want {
 			t.Errorf("%s later: %d epochs, want %d", c.after, after-before, c.want)
 		}
+	}
+}
+
+// Steering, what BGP says, ageing and the clock work on the model too.
+func TestModelIsDriven(t *testing.T) {
+	w := modelWorld(t, func(c *Config, _ *fib.Tables) { c.Transit = true })
+	w.tables.Segments[1].EVPN = &overlay.EVPNInstance{}
+	w.apply(t)
+	must(t, w.dp.Hosts.PutBGPMACs([]rib.BGPMAC{{Segment: "green", MAC: macOf(bob), Remote: w.family.remotes[0]}}))
+	must(t, w.dp.Hosts.PutARPEntries([]rib.ARPEntry{{Segment: "green", Addr: addr("10.0.2.99"), MAC: macOf(bob)}}))
+	must(t, w.dp.Routes.PutRoutes([]fib.Router{{Name: "main", Routes: []fib.Route{route("10.44.0.0/16", w.farHops()[0])}}}))
+	w.used(t, map[string]int{bpfMapFdb: 7, bpfMapNeighbours: 13})
+	down := slices.Clone(w.tables.TEPs)
+	down[0].Down = true
+	must(t, w.dp.Paths.Steer(down, nil))
+	must(t, w.dp.Egress.SteerEgress(w.tables.Egress))
+	if _, err := w.dp.Age(time.Minute); err != nil {
+		t.Error(err)
+	}
+	must(t, w.dp.Changes.Tick())
+	must(t, w.dp.HostEvents.ProbeLoops())
+	if sent := w.machine.Sent(); len(sent) != 3 {
+		t.Errorf("%d loop probes, want one at each port but the uplink", len(sent))
+	}
+	lease, err := w.dp.Changes.Lease()
+	must(t, err)
+	must(t, errors.Join(lease.Renew(), lease.Close()))
+	if _, err := w.dp.Firewall.Sweep(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.dp.NATSessions.NATSweep(); err != nil {
+		t.Error(err)
+	}
+	must(t, w.dp.Firewall.Logs(10, func(LogLine) {}))
+}
+
+// What is no longer wanted goes, and nothing is left of a data path that is removed.
+func TestModelIsPruned(t *testing.T) {
+	w := modelWorld(t)
+	w.apply(t)
+	w.tables.Ports, w.tables.Routers[0].Routes = w.tables.Ports[:1], nil
+	w.tables.Egress, w.tables.EgressRules, w.tables.PortForwards, w.tables.Firewall = nil, nil, nil, nil
+	w.tables.Segments = w.tables.Segments[:1]
+	w.tables.Segments[0].Static, w.tables.Segments[0].Neighbours = nil, nil
+	w.apply(t)
+	w.used(t, map[string]int{
+		bpfMapPorts: 1, bpfMapVports: 3, bpfMapVnis: 1, bpfMapRoutes: 0, bpfMapNexthops: 0, bpfMapNexthopGroups: 0, bpfMapFdb: 0, bpfMapNeighbours: 0,
+		bpfMapEgressPolicies: 0, bpfMapPolicy: 0, bpfMapPortForwards: 0, bpfMapMembers: 3,
+	})
+	if got := len(w.machine.Attached()); got != 2 {
+		t.Errorf("%d programs are attached, want those of a port and the underlay", got)
+	}
+	must(t, w.dp.Remove())
+	if left := w.machine.Pinned(); len(left)+len(w.machine.Attached()) > 0 {
+		t.Errorf("left of it: %v, %v", left, w.machine.Attached())
+	}
+	w.reopen(t)
+}
+
+// An interface that takes no program is an error of parts.
+func TestModelRefusedAttach(t *testing.T) {
+	w := modelWorld(t)
+	w.machine.Refuse(mapmodel.Faults{Attach: func(a mapmodel.Attach) error {
+		if a.Ifindex == w.dev["p1"].Index {
+			return unix.ENODEV
+		}
+		return nil
+	}})
+	w.wantPart(t, unix.ENODEV)
+	if got := len(w.machine.Attached()); got != 4 {
+		t.Errorf("%d programs are attached, want 4", got)
+	}
+	w.machine.Refuse(mapmodel.Faults{})
+	w.apply(t)
+	if got := len(w.machine.Attached()); got != 5 {
+		t.Errorf("%d programs are attached, want 5", got)
 	}
 }

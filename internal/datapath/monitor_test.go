@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/selvage/selvage/internal/await"
 	"github.com/selvage/selvage/test/pkttest"
 )
 
@@ -232,5 +234,79 @@ func TestMonitorMapIsPlain(t *testing.T) {
 	want := ebpf.MapSpec{Name: "monitors", Type: ebpf.Array, KeySize: 4, ValueSize: 1136, MaxEntries: 1}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// There are so many sessions, and a place is free again when nobody prolongs its session.
+func TestMonitorsAreBounded(t *testing.T) {
+	w := newWorld(t, underIPv4, static(underIPv4))
+	o := MonitorOptions{Drops: true, RingBytes: 4096, Rate: 10, Snaplen: 64}
+	var all []*MonitorSession
+	for range MostMonitors {
+		all = append(all, w.watch(t, o))
+	}
+	if _, err := w.dp.Monitors.Start(o); !errors.Is(err, ErrMonitors) {
+		t.Fatalf("one more: %v", err)
+	}
+	must(t, w.dp.Monitors.change(func(table *bpfMonitorTable, now uint64) error { // as after 11 s
+		table.Sessions[all[1].slot].UntilNs = now - 1e9
+		return nil
+	}))
+	w.fromPort(t, "p0", say(alice, alice))
+	if list := eventsOf(t, all[1]); len(list) != 0 {
+		t.Errorf("a session that nobody prolongs was told %+v", list)
+	}
+	heir := w.watch(t, o)
+	if heir.slot != all[1].slot {
+		t.Errorf("the place is %d, want %d", heir.slot, all[1].slot)
+	}
+	if err := all[1].Prolong(); !errors.Is(err, errMonitorEnded) {
+		t.Errorf("prolong another's place: %v", err)
+	}
+	must(t, w.dp.Monitors.clear())
+	var table bpfMonitorTable
+	must(t, w.dp.Monitors.maps.Monitors.Lookup(uint32(0), &table))
+	if table.Wants.Drops != 0 {
+		t.Error("programs look for sessions of a former process")
+	}
+}
+
+// Who takes over adopts the map of sessions, and ends those of the former process. Programs of that one, which packets see
+// until tables are applied, tell of packets in sessions of the new one, and so do its own later.
+func TestMonitorAfterTakeover(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0])
+	c := passing()[0]
+	from, through := c.in(w, strings.Replace(c.words, ":1 ", ":5454 ", 1))
+	without := w.transit(t, from, through)
+	left, err := w.dp.Monitors.Start(MonitorOptions{Forwarded: true, RingBytes: 4096})
+	must(t, err)
+	tap := w.taps(t)["p0"]
+	w.reopen(t)
+	must(t, errors.Join(left.ring.Close(), left.rings.Close()))
+	var table bpfMonitorTable
+	must(t, w.dp.Monitors.maps.Monitors.Lookup(uint32(0), &table))
+	if table != (bpfMonitorTable{}) {
+		t.Errorf("of the former process are left %+v", table)
+	}
+	s := w.watch(t, MonitorOptions{Drops: true, Forwarded: true, Leaving: true})
+	tap.send(t, say(alice, alice)) // to a program of the former process
+	var list []PacketEvent
+	must(t, await.That(t.Context(), "the event of the former program", func() error {
+		if list = append(list, eventsOf(t, s)...); len(list) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	}))
+	if len(list) != 1 || list[0].XDP || list[0].Reason != "same-port" {
+		t.Errorf("programs of the former process told %+v", list)
+	}
+	w.apply(t)
+	w.fromPort(t, "p0", say(alice, alice))
+	if r := w.transit(t, from, through); r.verdict != without.verdict {
+		t.Errorf("the verdict was %v, and is %v", without.verdict, r.verdict)
+	}
+	if list := eventsOf(t, s); len(list) != 2 || list[0].XDP || !list[1].XDP {
+		t.Errorf("programs of the new one told %+v", list)
 	}
 }

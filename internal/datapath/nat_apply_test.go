@@ -302,3 +302,51 @@ func TestLease(t *testing.T) {
 		}
 	}
 }
+
+// A policy that went leaves nothing behind, and its number has no sessions for the next one.
+func TestEgressIsPruned(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		w := natWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) {
+			tables.Translated = []string{"up"}
+			tables.PortForwards = []fib.Forward{{Router: "main", Egress: "uplink/up", Proto: 6, Addr: addr(uplink4), Port: 8080, To: addr("10.0.1.10"), ToPort: 80}}
+		})
+		id, router := w.dp.numbers.names.egressIDs["web"], w.dp.numbers.names.routeIDs["main"]
+		w.putNATSessions(t, natRecord("web", 1), natRecord("two", 2))
+		// Without the policy web.
+		w.tables.Egress = w.tables.Egress[1:]
+		w.tables.EgressRules = natRules(&w.tables, overlay.Egress{Policies: []overlay.EgressPolicy{{Name: "two", Router: "main"}}})
+		w.tables.Segments = slices.DeleteFunc(slices.Clone(w.tables.Segments), func(s overlay.Segment) bool { return s.Name == "egress-web" })
+		if restart {
+			w.reopen(t)
+		}
+		w.apply(t)
+		var e bpfEgressPolicy
+		must(t, w.dp.Egress.maps.EgressPolicies.Lookup(id, &e))
+		if e.Used != 0 || e.Family[0].Count != 0 {
+			t.Errorf("restart %t: the entry is %+v", restart, e)
+		}
+		if segment, _ := w.local(t, webFirst4); segment != "" {
+			t.Errorf("restart %t: the edge still answers for %s", restart, webFirst4)
+		}
+		if used := w.dp.Egress.poolUsed(); used != 4 {
+			t.Errorf("restart %t: %d addresses are in the pool, want those of two and of the uplink", restart, used)
+		}
+		if all, _ := w.allNATSessions(t); len(all) != 1 {
+			t.Errorf("restart %t: sessions %v, want that of two", restart, all)
+		}
+		// Without any.
+		w.tables.Egress, w.tables.EgressRules, w.tables.PortForwards, w.tables.Translated = nil, nil, nil, nil
+		w.apply(t)
+		natSessions, returns := w.allNATSessions(t)
+		r := bpfRouter{}
+		must(t, w.dp.numbers.maps.Routers.Lookup(router, &r))
+		s := w.segmentEntry(t, "up")
+		if r.Flags != 0 || s.Egress != 0 || s.Flags&bpfSegmentFlagsSEGMENT_TRANSLATED != 0 || w.egressCompiled(t) != 0 || len(natSessions)+len(returns) != 0 {
+			t.Errorf("restart %t: router %+v, uplink %+v, rules %d, %d sessions", restart, r, s, w.egressCompiled(t), len(natSessions))
+		}
+		if segment, behind := w.local(t, uplink4); segment != "up" || behind {
+			t.Errorf("restart %t: the uplink's address is of %q, for others %t", restart, segment, behind)
+		}
+		each(t, w.dp.NATSessions.maps.PortForwards, func(k bpfPortForwardKey, _ bpfPortForward) { t.Errorf("restart %t: forward %+v is left", restart, k) })
+	}
+}

@@ -264,3 +264,88 @@ func TestNATDNSTimeout(t *testing.T) {
 		}
 	}
 }
+
+// A forward that is added gets its port, whoever has it; the host behind it keeps its dialogues.
+func TestNATForwardTakesItsPort(t *testing.T) {
+	for _, cached := range []bool{true, false} {
+		w := natWorld(t, ways()[0], func(c *Config, _ *fib.Tables) { c.FlowCache.Enabled = cached })
+		for _, v6 := range []bool{false, true} {
+			w.tables.PortForwards = nil
+			w.apply(t)
+			n := w.talk(t)
+			ask := natFamily(v6, "alice: udp 10.0.1.10:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
+				"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:5000 30")
+			n.follow(ask...)
+			n.follow(ask...)
+			natPortForwards(nil, &w.tables)
+			w.apply(t)
+			w.natGCStats(t) // counts anew
+			n.follow(natFamily(v6,
+				"isp: udp 203.0.113.5:4000 > 198.51.100.1:5000 30 => dave: udp 203.0.113.5:4000 > 10.0.2.13:6000 30",
+				"alice: udp 10.0.1.10:5000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:$p > 203.0.113.5:4000 30",
+				"isp: udp 203.0.113.5:4000 > 198.51.100.1:$p 30 => alice: udp 203.0.113.5:4000 > 10.0.1.10:5000 30",
+				"dave: udp 10.0.2.13:6000 > 203.0.113.5:4000 30 => isp: udp 198.51.100.1:5000 > 203.0.113.5:4000 30",
+			)...)
+		}
+	}
+}
+
+// It gives up connections that are over before those that nobody answered.
+func TestNATFullTableDropsClosed(t *testing.T) {
+	w, n := natFilled(t, natFillTCP, "isp: tcp 203.0.113.5:80 > %b:$q syn+ack seq 99 acks 10 => bob: tcp 203.0.113.5:80 > %s:4100 syn+ack seq 99 acks 10",
+		"bob: tcp %s:4100 > 203.0.113.5:80 ack seq 10 acks 100 => isp: tcp %b:$q > 203.0.113.5:80 ack seq 10 acks 100",
+		"isp: tcp 203.0.113.5:80 > %b:$q fin+ack seq 100 acks 10 => bob: tcp 203.0.113.5:80 > %s:4100 fin+ack seq 100 acks 10",
+		"bob: tcp %s:4100 > 203.0.113.5:80 fin+ack seq 10 acks 101 => isp: tcp %b:$q > 203.0.113.5:80 fin+ack seq 10 acks 101",
+		"forget")
+	n.follow("wait 11s")
+	_, events := w.counted(t, func() {
+		for i := range 16 {
+			n.follow(fmt.Sprintf("bob: udp 10.0.1.11:%d > 203.0.113.7:53 30 => isp: udp 198.51.100.100:%d > 203.0.113.7:53 30", 5000+i, 5000+i))
+		}
+	})
+	if events["nat-early-dropped"] != 16 {
+		t.Errorf("events %v", events)
+	}
+	n.follow("bob: udp 10.0.1.11:6000 > 203.0.113.7:53 30 => drop nat-full")
+}
+
+// The count of a source's sessions outlives any number of other sources and sweeps.
+func TestNATLimitOutlivesOtherSources(t *testing.T) {
+	const limit, sources, size = 3, 70_000, 8192
+	w := natWorld(t, ways()[0], func(c *Config, tables *fib.Tables) {
+		c.Egress.NATSessions = size
+		natEgress(tables, "web").Limit = limit
+	})
+	w.forgetNATSessions(t)
+	_, why := w.opened(t, natUDP(netip.MustParseAddr("10.0.1.11"), 4100, natTargets[false][0]))
+	if why != "" {
+		t.Fatal(why)
+	}
+	var session bpfNatSession
+	each(t, w.dp.NATSessions.maps.NatSessions, func(_ bpfCtKey, s bpfNatSession) { session = s })
+	w.forgetNATSessions(t)
+	for at := 0; at < sources; at += size {
+		var keys []bpfCtKey
+		for i := range size {
+			k := bpfCtKey{Zone: w.dp.numbers.names.routeIDs["main"], Proto: 17, InsidePort: 1, OutsidePort: 1}
+			k.Inside.W = wireAddr(netip.AddrFrom4([4]byte{10, byte(100 + (at+i)>>16), byte((at + i) >> 8), byte(at + i)}))
+			k.Outside.W = wireAddr(netip.MustParseAddr("203.0.113.5"))
+			must(t, w.dp.NATSessions.maps.NatSessions.Put(k, session))
+			keys = append(keys, k)
+		}
+		w.natGCStats(t)
+		for _, k := range keys {
+			must(t, w.dp.NATSessions.maps.NatSessions.Delete(k))
+		}
+	}
+	w.natGCStats(t)
+	for round := range 3 {
+		for i := range 2 * limit {
+			_, why := w.opened(t, natUDP(netip.MustParseAddr("10.0.1.11"), uint16(4100+round*100+i), natTargets[false][0]))
+			if want := map[bool]string{false: "nat-limit"}[round == 0 && i < limit]; why != want {
+				t.Errorf("round %d, session %d: %q, want %q", round, i, why, want)
+			}
+		}
+		w.natGCStats(t)
+	}
+}

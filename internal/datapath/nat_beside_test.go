@@ -123,3 +123,23 @@ func TestNATAtTheSameTime(t *testing.T) {
 	}
 	w.checkNATSessions(t)
 }
+
+// A client whose packet the firewall behind a port forward rejects is told so by the address that
+// it wrote to, not by the host inside.
+func TestNATRejectedByTheAddressAsked(t *testing.T) {
+	fw := wall(allow("dns", 53))
+	fw.Default = overlay.Reject
+	w := natWorld(t, ways()[0], natPortForwards, func(c *Config, tables *fib.Tables) {
+		guardAt(t, c, tables, fw, policy.Place{Name: "p2", Port: "p2", Segment: "green"})
+	})
+	isp, syn := natHostOf("isp"), "tcp 203.0.113.5:4000 > 198.51.100.101:443 syn seq 9"
+	frame := natFrame(isp.src, isp.dst, syn)
+	why, r := w.natOffer(t, isp, frame)
+	if why != "rejected" {
+		t.Errorf("dropped as %q, want rejected", why)
+	}
+	w.wantNotice(t, stand{segment: "up"}, frame, r)
+	if natSessions, returns := w.allNATSessions(t); len(natSessions)+len(returns) > 0 {
+		t.Errorf("%d sessions and %d returns of a rejected packet", len(natSessions), len(returns))
+	}
+}

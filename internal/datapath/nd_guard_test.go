@@ -130,3 +130,16 @@ func TestAnswersHaveTheFlagsOfTheHost(t *testing.T) {
 	w.apply(t)
 	w.answeredWith(t, "2001:db8:1::99", bob, router)
 }
+
+// Who answers a probe with another one keeps its sender from its address (RFC 3756 section 4.1.3).
+func TestProbeReservesALinkLocalAddress(t *testing.T) {
+	w := guardedWorld(t)
+	probe := "ns :: ? fe80::d1"
+	w.offerEach(t, "blue", offers{
+		{"the first at a port", "p0", pkttest.Frame(alice, all, probe), ""},
+		{"another", "p1", pkttest.Frame(carol, all, probe), "spoofed-address"},
+		{"the first takes it", "p0", pkttest.Frame(alice, all, "na fe80::d1 ! ff02::1"), ""},
+		{"the first behind a tunnel", "first", pkttest.Frame(bob, all, "ns :: ? fe80::d2"), ""},
+		{"another at a port", "p1", pkttest.Frame(carol, all, "ns :: ? fe80::d2"), "spoofed-address"},
+	})
+}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
+	"github.com/selvage/selvage/internal/datapath/kernel"
 	"github.com/selvage/selvage/internal/overlay"
 	"github.com/selvage/selvage/test/pkttest"
 	"github.com/selvage/selvage/test/pkttest/check"
@@ -239,4 +242,49 @@ func otherProtocol(packet []byte) []byte {
 		b[6] = pkttest.ProtoTCP
 	}
 	return b
+}
+
+// A flood of messages is looked into once a second and path, and each second anew.
+func TestPathReportsAreLimited(t *testing.T) {
+	for _, f := range families {
+		w := wideWorld(t, way{"", f, tunnels[0].tunnel})
+		pair := overlay.Pair{Local: f.tep, Remote: f.remotes[0]}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		flood := func(limited uint64) {
+			t.Helper()
+			_, events := w.counted(t, func() {
+				for i := range 50 {
+					w.report(t, w.tunnelTooBig(t, 1400-i%2))
+				}
+			})
+			if events["path-mtu"] != 50-limited || events["path-mtu-limited"] != limited {
+				t.Errorf("events %v, want %d of 50 limited", events, limited)
+			}
+		}
+		flood(49)
+		must(w.dp.Paths.DecidePath(pair))
+		flood(50)
+		if all := w.reports(t); len(all) != 0 {
+			t.Errorf("reports %v so soon after one was decided about", all)
+		}
+		key := bpfPathKey{Local: bpfAddr{W: wireAddr(pair.Local)}, Remote: bpfAddr{W: wireAddr(pair.Remote)}}
+		now, err := kernel.Host().Clock.Monotonic()
+		must(err)
+		must(w.dp.Paths.maps.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(reportInterval)}))
+		flood(49)
+		if mtu, vniMTU := w.reported(t, f.remotes[0]); mtu != 1399 || vniMTU != map[bool]int{true: 0, false: 1399}[f.tep.Is4()] {
+			t.Errorf("%d and %d are kept a second later", mtu, vniMTU)
+		}
+		// What was decided about long ago takes no room.
+		must(w.dp.Paths.maps.PathReports.Put(key, bpfPathReport{AtNs: now - uint64(2*reportInterval)}))
+		w.reports(t)
+		if err := w.dp.Paths.maps.PathReports.Lookup(key, new(bpfPathReport)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.Errorf("an old report is still there: %v", err)
+		}
+	}
 }

@@ -211,3 +211,43 @@ func TestGatewayAddressInData(t *testing.T) {
 		})
 	})
 }
+
+// The same for what only passes through the edge.
+func TestGatewayAddressInTransit(t *testing.T) {
+	onOneCPU(t)
+	w := transitWorld(t, ways()[0], loopbacks)
+	for _, c := range []struct {
+		segment, src, dst, words string
+		want                     verdict
+	}{
+		{"blue", bob, gatewayMAC, "udp 10.0.1.1:53 > 203.0.113.5:1 30", xdpDrop},
+		{"blue", bob, gatewayMAC, "udp [2001:db8:1::fe]:53 > [2001:db8:77::5]:1 30", xdpDrop},
+		{"main-l3", farMAC, l3MAC, "udp 10.255.0.1:53 > 203.0.113.5:1 30", xdpDrop},
+		{"blue", bob, gatewayMAC, "udp 10.0.1.11:53 > 203.0.113.5:1 30", xdpRedirect},
+		{"main-l3", farMAC, l3MAC, "udp 10.0.1.1:53 > 203.0.113.5:1 30", xdpRedirect},
+	} {
+		in := w.outerIn(c.segment, w.family.remotes[0]).Wrap(pkttest.Frame(c.src, c.dst, c.words))
+		for range 2 {
+			if got := w.transit(t, "u0", in); got.verdict != c.want {
+				t.Errorf("%s from %s in %s: verdict %d, want %d", c.words, c.src, c.segment, got.verdict, c.want)
+			}
+		}
+	}
+	// Where extension headers may hide something, tc looks.
+	in := w.fromRemote(pkttest.WithExtensions(pkttest.Frame(bob, gatewayMAC, "ttl 255 icmp 2001:db8:1::b > 2001:db8:77::5 136/0 20"), 60, 60))
+	if got := w.transit(t, "u0", in); got.verdict != xdpPass {
+		t.Errorf("a packet behind two headers: verdict %d of the transit program", got.verdict)
+	}
+}
+
+// Packets behind several headers have one key. A harmless one must not open the way for another.
+func TestHiddenPacketsFindNoCachedDecision(t *testing.T) {
+	w := routedWorld(t, ways()[0])
+	for range 2 {
+		w.follow(t, []step{
+			{"p0", nested("udp [2001:db8:1::a]:1 > [2001:db8:1::b]:2 8", 60, 60), "first"},
+			{"p0", nested("na 2001:db8:1::a ! 2001:db8:1::b", 60, 60), "drop"},
+			{"p0", nested("udp [2001:db8:1::a]:547 > [2001:db8:1::b]:546 8", 60, 60), "drop"},
+		})
+	}
+}

@@ -216,3 +216,54 @@ func TestBucketOfAnotherCoresClock(t *testing.T) {
 	}
 	w.refill(t)
 }
+
+// Ports and remotes that take all of a segment's rate leave each other member its part.
+func TestStormLeavesOthersTheirPart(t *testing.T) {
+	const rate = 100
+	w := newWorld(t, underIPv4, func(_ *Config, tables *fib.Tables) { tables.Segments[0].Limits = overlay.Limits{Broadcast: rate} })
+	w.refill(t)
+	flooded := func(send func(), n int) uint64 {
+		_, events := w.counted(t, func() {
+			for range n {
+				send()
+			}
+		})
+		return events["flooded"]
+	}
+	remote := func() { w.send(t, "first", say(erin, all)) }
+	port := func() { w.fromPort(t, "p0", say(alice, all)) }
+	if n := flooded(remote, 1000); n < rate || n > 3*rate {
+		t.Errorf("%d frames of a remote are flooded, want about %d", n, rate)
+	}
+	if n := flooded(port, 8); n != 8 {
+		t.Errorf("%d of 8 frames of a port are flooded beside a remote's storm", n)
+	}
+	flooded(port, 1000)
+	if n := flooded(func() { w.fromPort(t, "p1", say(bob, all)) }, 8); n != 8 {
+		t.Errorf("%d of 8 frames of a port are flooded beside another's storm", n)
+	}
+	if n := flooded(func() { w.send(t, "second", say(dave, all)) }, 8); n != 8 {
+		t.Errorf("%d of 8 frames of a remote are flooded beside the storms of others", n)
+	}
+}
+
+// A guest that scans silent addresses does not keep others from finding their next hops.
+func TestScanDoesNotStarveNeighbours(t *testing.T) {
+	w := routedWorld(t, ways()[0], func(_ *Config, tables *fib.Tables) { limit(tables, "p0", overlay.Limits{NeighbourRequests: 5}) })
+	onOneCPU(t)
+	w.refill(t)
+	_, events := w.counted(t, func() {
+		for i := range attackPackets {
+			w.fromPort(t, "p0", pkttest.Frame(alice, gatewayMAC, fmt.Sprintf("udp [2001:db8:1::a]:1 > [2001:db8:2::1:%x]:2 30", i+1)))
+		}
+	})
+	if n := events["neigh-requested"]; n < 5 || n > 50 {
+		t.Errorf("events %v, want about 5 requests for the attacker", events)
+	}
+	_, events = w.counted(t, func() {
+		w.fromPort(t, "p1", pkttest.Frame(carol, gatewayMAC, "udp [2001:db8:1::c]:1 > [2001:db8:2::77]:2 30"))
+	})
+	if events["neigh-requested"] != 1 {
+		t.Errorf("events %v, want the request of another port", events)
+	}
+}

@@ -46,3 +46,53 @@ func TestSessions(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// What the flow cache has of a session's directions, and what not.
+func TestCachedSessions(t *testing.T) {
+	w := walledWorld(t, anything())
+	cached := func() map[string][2]Cached {
+		var list []Session
+		for _, s := range w.sessions(t) {
+			list = append(list, slices.DeleteFunc(s, func(s Session) bool { return s.Echo })...)
+		}
+		ways, err := w.dp.Flows.CachedSessions(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string][2]Cached{}
+		for i, s := range list {
+			all[s.Port] = ways[i]
+		}
+		return all
+	}
+	w.follow(t, []step{{"p0", udpTo("53"), "p1"}})
+	for port, ways := range cached() {
+		if !ways[0].Known || !ways[0].Fast || ways[1].Known {
+			t.Errorf("%s without an answer: %+v", port, ways)
+		}
+	}
+	w.follow(t, []step{{"p1", udpFrom("53"), "p0"}, {"p0", udpTo("53"), "p1"}})
+	for port, ways := range cached() {
+		if !ways[0].Fast || !ways[1].Fast {
+			t.Errorf("%s with one: %+v", port, ways)
+		}
+	}
+	ping := func(words string) []byte { return pkttest.Frame(alice, bob, "icmp 10.0.0.1 > 10.0.0.2 "+words) }
+	w.follow(t, []step{{"p0", ping("8/0 id 7 56"), "p1"}, {"p0", ping("8/0 id 8 56"), "p1"}})
+	if c := w.sweep(t); c.States["icmp"] != 4 {
+		t.Fatalf("census %+v, want two echoes at each port", c)
+	}
+	for port, list := range w.sessions(t) {
+		list = slices.DeleteFunc(list, func(s Session) bool { return !s.Echo })
+		ways, err := w.dp.Flows.CachedSessions(list)
+		if err != nil || len(ways) != 2 || ways[0][0].Fast || ways[1][1].Why == "" {
+			t.Errorf("echoes of %s: %+v, %v, want them slow", port, ways, err)
+		}
+	}
+	if err := w.dp.Changes.invalidateAll(); err != nil {
+		t.Fatal(err)
+	}
+	if ways := cached()["p0"]; ways[0].Fast || ways[0].Why == "" {
+		t.Errorf("after a change: %+v", ways)
+	}
+}
